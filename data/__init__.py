@@ -1,0 +1,1 @@
+"""Samples: making, writing and reading ORC files of training rows."""

@@ -1,0 +1,1 @@
+"""Training and shipping recommender rankers on TensorFlow parameter servers."""
