@@ -1,0 +1,216 @@
+"""The job file as data: every field with its meaning, unit and default."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Union
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt
+
+from models.config import ModelConfig
+
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=63)]
+JobName = Annotated[str, Field(pattern=r"^[a-z]([a-z0-9-]*[a-z0-9])?$", max_length=40)]
+Address = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+:[0-9]{1,5}$")]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DataSection(_Section):
+    """Where the samples lie and how they are read."""
+
+    train: list[str] = Field(
+        min_length=1,
+        description="ORC files, folders or globs to train on; relative to the job file's folder.",
+    )
+    test: list[str] = Field([], description="ORC files, folders or globs to evaluate on after training.")
+    label: str = Field(description="Column with the label: 0 or 1.")
+    shuffle_rows: NonNegativeInt = Field(
+        65536, description="Rows in the shuffle window of training data; 0 keeps the files' order."
+    )
+
+
+class IdFeature(_Section):
+    """One integer id per row, looked up in a table."""
+
+    name: Name
+    kind: Literal["id"]
+    column: str | None = Field(
+        None, description="ORC column (any integer type). Default: the feature's name."
+    )
+    table: Name | None = Field(None, description="Table to look the id up in. Give this or `dim`.")
+    dim: PositiveInt | None = Field(
+        None,
+        description="Width of a table of the feature's own, named like the feature. Give this or `table`.",
+    )
+    missing: int | None = Field(None, description="Id that stands for a null. Default: a null is an error.")
+
+
+class IdListFeature(_Section):
+    """A list of integer ids per row, looked up in a table and pooled."""
+
+    name: Name
+    kind: Literal["id_list"]
+    column: str | None = Field(
+        None, description="ORC column (array of any integer type). Default: the feature's name."
+    )
+    table: Name | None = Field(None, description="Table to look the ids up in. Give this or `dim`.")
+    dim: PositiveInt | None = Field(
+        None,
+        description="Width of a table of the feature's own, named like the feature. Give this or `table`.",
+    )
+    pooling: Literal["mean", "sum", "sqrtn", "none"] = Field(
+        "mean",
+        description="How the list becomes one vector; `none` hands the sequence to the model, which attends to it.",
+    )
+    query: Name | None = Field(
+        None,
+        description="With `pooling: none`: the id feature whose vector the model attends with. Default: a learned vector.",
+    )
+    max_length: PositiveInt | None = Field(
+        None, description="Only the last (newest) so many ids of a list are used. Default: all."
+    )
+    missing: Literal["empty"] | None = Field(
+        None, description="`empty`: a null list counts as an empty one. Default: a null is an error."
+    )
+
+
+class DenseFeature(_Section):
+    """One number per row, handed to the model as it is."""
+
+    name: Name
+    kind: Literal["dense"]
+    column: str | None = Field(None, description="ORC column (any number type). Default: the feature's name.")
+    missing: float | None = Field(
+        None, description="Number that stands for a null. Default: a null is an error."
+    )
+
+
+Feature = Annotated[Union[IdFeature, IdListFeature, DenseFeature], Field(discriminator="kind")]
+
+
+class Initializer(_Section):
+    """Initial values of a row: a function of (seed, table, key) alone."""
+
+    kind: Literal["uniform", "normal", "zeros"] = Field("uniform", description="Distribution.")
+    scale: PositiveFloat = Field(
+        0.01, description="Half width of the uniform distribution, standard deviation of the normal one."
+    )
+
+
+class SparseSgd(_Section):
+    name: Literal["sgd"]
+    learning_rate: PositiveFloat = Field(description="Peak learning rate.")
+
+
+class SparseAdagrad(_Section):
+    """Adagrad per row; equal to tf-keras' Adagrad where every row occurs in every step."""
+
+    name: Literal["adagrad"]
+    learning_rate: PositiveFloat = Field(description="Peak learning rate.")
+    initial_accumulator: float = Field(0.1, ge=0, description="Start of the sum of squared gradients.")
+    epsilon: PositiveFloat = Field(1e-7, description="Added to the root of the sum.")
+
+
+class SparseAdam(_Section):
+    """Lazy Adam: moments of a row move only in steps in which the row occurs; bias correction by the global step."""
+
+    name: Literal["adam"]
+    learning_rate: PositiveFloat = Field(description="Peak learning rate.")
+    beta_1: float = Field(0.9, ge=0, lt=1, description="Decay of the first moment.")
+    beta_2: float = Field(0.999, ge=0, lt=1, description="Decay of the second moment.")
+    epsilon: PositiveFloat = Field(1e-7, description="Added to the root of the second moment.")
+
+
+SparseOptimizer = Annotated[Union[SparseSgd, SparseAdagrad, SparseAdam], Field(discriminator="name")]
+
+
+class DenseOptimizer(_Section):
+    """A tf-keras optimiser of that name for the dense weights."""
+
+    name: Literal["sgd", "adagrad", "adam", "adamw"]
+    learning_rate: PositiveFloat = Field(description="Peak learning rate.")
+    weight_decay: float = Field(0.0, ge=0, description="Decoupled weight decay; only for `adamw`.")
+
+
+class Table(_Section):
+    """One embedding table; several features may share it."""
+
+    dim: PositiveInt = Field(description="Width of a row's embedding.")
+    initializer: Initializer = Field(default_factory=Initializer, description="Initial values of a row.")
+    optimizer: SparseOptimizer | None = Field(
+        None, description="Optimiser of this table. Default: `optimizers.sparse`."
+    )
+
+
+class Optimizers(_Section):
+    sparse: SparseOptimizer = Field(description="Optimiser of table rows, run on the PS.")
+    dense: DenseOptimizer = Field(description="Optimiser of the dense weights, run on every worker.")
+
+
+class Schedule(_Section):
+    """A factor on all learning rates: linear warm-up from 0 to 1, then decay."""
+
+    warmup_steps: NonNegativeInt = Field(0, description="Steps of linear warm-up.")
+    decay: Literal["none", "cosine", "exponential", "linear"] = Field(
+        "none", description="Shape of the decay after warm-up."
+    )
+    decay_steps: PositiveInt | None = Field(
+        None, description="Steps until the factor reaches `final`. Default: to the end of training."
+    )
+    final: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="Factor at the end of the decay, held from there on; above 0 for `exponential`.",
+    )
+
+
+class Training(_Section):
+    batch_size: PositiveInt = Field(description="Rows per worker and step.")
+    epochs: PositiveInt = Field(1, description="Passes over the training data.")
+    seed: NonNegativeInt = Field(0, description="Seed of initial values, shuffling and dropout.")
+    max_steps: PositiveInt | None = Field(None, description="Stop after so many steps. Default: no limit.")
+    sparse_updates: Literal["synchronous", "asynchronous"] = Field(
+        "synchronous",
+        description="`synchronous`: a PS applies a step once, when every worker's gradients are there, in rank order. "
+        "`asynchronous`: each worker's gradients at once.",
+    )
+    log_every_steps: PositiveInt = Field(50, description="Steps between two progress reports.")
+
+
+class Cluster(_Section):
+    """How many processes, and where they are when they are not on this machine."""
+
+    ps: NonNegativeInt = Field(
+        2, description="Number of PS processes; 0 keeps the tables inside the one worker."
+    )
+    workers: PositiveInt = Field(2, description="Number of workers; 1 when `ps` is 0.")
+    ps_addresses: list[Address] | None = Field(
+        None, description="host:port of each PS. Default: free ports of this machine."
+    )
+    worker_addresses: list[Address] | None = Field(
+        None, description="host:port of each worker. Default: free ports of this machine."
+    )
+    rendezvous_address: Address | None = Field(
+        None,
+        description="host:port on worker 0 where the workers find each other. Default: a free port of this machine.",
+    )
+
+
+class Job(_Section):
+    """One training job: the only place where it is described; every command reads it."""
+
+    name: JobName = Field(description="Name of the job: lower-case letters, digits and dashes.")
+    data: DataSection
+    features: list[Feature] = Field(min_length=1, description="What the model sees of a row.")
+    tables: dict[Name, Table] = Field({}, description="Embedding tables by name.")
+    model: ModelConfig
+    optimizers: Optimizers
+    schedule: Schedule = Field(default_factory=Schedule)
+    training: Training
+    cluster: Cluster = Field(default_factory=Cluster)
+    output: str = Field(
+        description="Folder for logs, checkpoint, TensorBoard events, report and SavedModel; relative to the job file's folder."
+    )
