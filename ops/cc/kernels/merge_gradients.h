@@ -1,0 +1,59 @@
+// Sums the workers' gradients key by key.
+#ifndef PS_CLUSTER_OPS_KERNELS_MERGE_GRADIENTS_H_
+#define PS_CLUSTER_OPS_KERNELS_MERGE_GRADIENTS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "ops/cc/kernels/hashing.h"
+
+namespace ps_cluster {
+
+// One worker's keys of a table (each once) with their gradients [keys, dim].
+struct GradientShare {
+  const int64_t* keys;
+  int64_t num_keys;
+  const float* gradients;
+};
+
+// Writes every key once, in order of first occurrence, and `scale` times the sum
+// of its gradients. Shares are added in their order, so the same shares give the
+// same bits whichever worker came last.
+inline void MergeGradients(const std::vector<GradientShare>& shares, int dim, float scale,
+                           std::vector<int64_t>* keys, std::vector<float>* gradients) {
+  keys->clear();
+  gradients->clear();
+  int64_t most = 0;
+  for (const auto& share : shares) most += share.num_keys;
+  keys->reserve(most);
+  gradients->reserve(most * dim);
+  uint64_t mask = 63;
+  while (mask < 2 * static_cast<uint64_t>(most)) mask = 2 * mask + 1;
+  const bool several = shares.size() > 1;
+  std::vector<int32_t> buckets(several ? mask + 1 : 0, -1);
+  for (const auto& share : shares) {
+    const float* gradient = share.gradients;
+    for (int64_t i = 0; i < share.num_keys; ++i, gradient += dim) {
+      const int64_t key = share.keys[i];
+      uint64_t b = 0;
+      int32_t found = -1;
+      if (several) {
+        b = Mix64(static_cast<uint64_t>(key)) & mask;
+        while ((found = buckets[b]) >= 0 && (*keys)[found] != key) b = (b + 1) & mask;
+      }
+      if (found < 0) {
+        if (several) buckets[b] = static_cast<int32_t>(keys->size());
+        keys->push_back(key);
+        gradients->insert(gradients->end(), gradient, gradient + dim);
+      } else {
+        float* sum = gradients->data() + static_cast<int64_t>(found) * dim;
+        for (int j = 0; j < dim; ++j) sum[j] += gradient[j];
+      }
+    }
+  }
+  for (float& value : *gradients) value *= scale;
+}
+
+}  // namespace ps_cluster
+
+#endif  // PS_CLUSTER_OPS_KERNELS_MERGE_GRADIENTS_H_

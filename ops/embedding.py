@@ -1,0 +1,133 @@
+"""The ops that move embeddings between workers and PS, as typed Python functions."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from ops.library import load
+
+HEADER_WORDS = 4
+INITIAL_KINDS = {"zeros": 0, "uniform": 1, "normal": 2}
+
+
+def table_salt(name: str) -> int:
+    """The number that tells tables apart in hashes: the same in every run and on every machine (int64)."""
+    digest = hashlib.sha256(name.encode()).digest()
+    return int.from_bytes(digest[:8], "little", signed=True)
+
+
+@dataclass(frozen=True)
+class RowLayout:
+    """What tables of one group share: width, optimiser, seed; and each table's salt and initial values.
+
+    A row is float32 `[dim * (1 + slots) + 1]`: embedding, optimiser slots, and the step of the last update as the
+    bits of an int32 (0: never written).
+    """
+
+    dim: int
+    optimizer: str
+    optimizer_settings: tuple[float, ...]
+    salts: tuple[int, ...]
+    initial_kinds: tuple[int, ...]
+    initial_scales: tuple[float, ...]
+    seed: int
+
+    @property
+    def slots(self) -> int:
+        return {"sgd": 0, "adagrad": 1, "adam": 2}[self.optimizer]
+
+    @property
+    def row_floats(self) -> int:
+        return self.dim * (1 + self.slots) + 1
+
+    def _attributes(self) -> dict:
+        return {
+            "dim": self.dim,
+            "optimizer": self.optimizer,
+            "optimizer_settings": list(self.optimizer_settings),
+            "initial_kinds": list(self.initial_kinds),
+            "initial_scales": list(self.initial_scales),
+            "salts": list(self.salts),
+            "seed": self.seed,
+        }
+
+
+def request_header(rank: int, step: tf.Tensor, batch_rows: tf.Tensor, learning_rate: tf.Tensor) -> tf.Tensor:
+    """Packs what a PS needs to know of a step: int64 `[4]`.
+
+    Args:
+      rank: rank of this worker.
+      step: int64 scalar, counted from 1.
+      batch_rows: int64 scalar, rows in this worker's batch; may be 0.
+      learning_rate: float32 scalar.
+    """
+    rate_bits = tf.cast(tf.bitcast(learning_rate, tf.int32), tf.int64)
+    return tf.stack([tf.constant(rank, tf.int64), step, batch_rows, rate_bits])
+
+
+def route_ids(
+    header: tf.Tensor, ids: Sequence[tf.Tensor], table_of_feature: Sequence[int], salts: Sequence[int], num_ps: int
+) -> tuple[list[tf.Tensor], tf.Tensor]:
+    """De-duplicates the ids of a group's features and cuts them by owning PS.
+
+    Args:
+      header: int64 `[4]` of `request_header`.
+      ids: per feature, int64 `[ids]`.
+      table_of_feature: per feature, the index of its table in the group.
+      salts: per table, its `table_salt`.
+      num_ps: number of PS.
+
+    Returns:
+      requests: per PS, int64 `[4 + tables + keys]`.
+      positions: int32 `[ids of all features]`: each id's row among the rows of PS 0, 1, … one after the other.
+    """
+    requests, positions = load().ps_cluster_route_ids(
+        header=header, ids=list(ids), num_ps=num_ps, table_of_feature=list(table_of_feature), salts=list(salts)
+    )
+    return list(requests), positions
+
+
+def pull(tables: Sequence[tf.Tensor], request: tf.Tensor, layout: RowLayout, training: bool) -> tf.Tensor:
+    """Reads embeddings on a PS: float32 `[keys, dim]`, in the order of the request.
+
+    An id without a row gives its initial value when `training`, zeros otherwise.
+    """
+    return load().ps_cluster_pull(tables=list(tables), request=request, training=training, **layout._attributes())
+
+
+def push(
+    tables: Sequence[tf.Tensor],
+    request: tf.Tensor,
+    gradients: tf.Tensor,
+    layout: RowLayout,
+    num_workers: int,
+    shared_name: str,
+) -> tf.Operation:
+    """Applies gradients of the summed loss, float32 `[keys, dim]`, on a PS; waits for all `num_workers` of the step."""
+    return load().ps_cluster_push(
+        tables=list(tables),
+        request=request,
+        gradients=gradients,
+        num_workers=num_workers,
+        shared_name=shared_name,
+        **layout._attributes(),
+    )
+
+
+def restore_table(
+    table: tf.Tensor, keys_file: tf.Tensor, rows_file: tf.Tensor, salt: int, ps_index: int, num_ps: int
+) -> tf.Tensor:
+    """Inserts the rows of a shard's files that belong to PS `ps_index` of `num_ps`; returns their number (int64)."""
+    return load().ps_cluster_restore_table(
+        table=table, keys_file=keys_file, rows_file=rows_file, salt=salt, ps_index=ps_index, num_ps=num_ps
+    )
+
+
+def file_checksum(file: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Length in bytes and CRC-32C of a file, read where the op is placed (int64 scalars)."""
+    result = load().ps_cluster_file_checksum(file=file)
+    return result.bytes, result.crc32c
