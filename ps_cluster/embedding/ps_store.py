@@ -1,0 +1,193 @@
+"""The embedding store whose tables lie on parameter servers (or in the worker itself, as one PS more)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from ops import embedding as ops
+from ps_cluster.embedding import cuckoo
+from ps_cluster.embedding.groups import TableGroup
+from ps_cluster.embedding.pooling import pool
+from ps_cluster.embedding.store import Ids, Lookup, StepInfo, TableStats
+from ps_cluster.errors import RunError
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Devices of the tables, one for each PS, and this worker's place among the workers that push to them."""
+
+    ps_devices: tuple[str, ...]
+    worker_device: str
+    rank: int
+    num_workers: int
+    synchronous: bool
+
+
+class PsEmbeddingStore:
+    """An `EmbeddingStore` over TFRA tables. Creating a second store of the same namespace finds the same tables."""
+
+    def __init__(self, groups: Sequence[TableGroup], placement: Placement, namespace: str):
+        self._groups = list(groups)
+        self._placement = placement
+        self._namespace = namespace
+        self._handles = [
+            [
+                [cuckoo.create(f"{namespace}/{table}", group.layout.row_floats, device) for table in group.tables]
+                for device in placement.ps_devices
+            ]
+            for group in self._groups
+        ]
+
+    def lookup(self, ids: Mapping[str, Ids], info: StepInfo, training: bool) -> Lookup:
+        rows, requests, counts, positions = [], [], [], []
+        for group, handles in zip(self._groups, self._handles):
+            with tf.device(self._placement.worker_device):
+                header = ops.request_header(
+                    self._placement.rank, info.step, info.batch_rows, info.rate_factor * group.learning_rate
+                )
+                group_requests, group_positions = ops.route_ids(
+                    header,
+                    [_values(ids[use.name]) for use in group.features],
+                    [use.table for use in group.features],
+                    group.layout.salts,
+                    len(handles),
+                )
+            pulled = []
+            for device, tables, request in zip(self._placement.ps_devices, handles, group_requests):
+                with tf.device(device):
+                    pulled.append(ops.pull(tables, request, group.layout, training))
+            with tf.device(self._placement.worker_device):
+                counts.append(tf.stack([tf.shape(part)[0] for part in pulled]))
+                rows.append(tf.concat(pulled, axis=0))
+            requests.append(group_requests)
+            positions.append(group_positions)
+
+        def vectors(rows: Sequence[tf.Tensor]) -> dict:
+            inputs: dict = {}
+            with tf.device(self._placement.worker_device):
+                for group, group_rows, where in zip(self._groups, rows, positions):
+                    sizes = [tf.shape(_values(ids[use.name]))[0] for use in group.features]
+                    # One gather for all features of the group, and so one scatter on the way back.
+                    parts = tf.split(tf.gather(group_rows, where), sizes, num=len(sizes))
+                    for use, part in zip(group.features, parts):
+                        feature_ids = ids[use.name]
+                        part = tf.ensure_shape(part, [None, group.layout.dim])
+                        if use.pooling is None:
+                            inputs[use.name] = part
+                        else:
+                            inputs[use.name] = pool(part, feature_ids.row_splits, use.pooling)
+            return inputs
+
+        return Lookup(rows, vectors, requests, counts)
+
+    def apply(self, lookup: Lookup, gradients: Sequence[tf.Tensor | tf.IndexedSlices | None]) -> None:
+        workers = self._placement.num_workers if self._placement.synchronous else 1
+        for index, (group, gradient) in enumerate(zip(self._groups, gradients)):
+            if gradient is None:
+                continue
+            counts = lookup.counts[index]
+            with tf.device(self._placement.worker_device):
+                if isinstance(gradient, tf.IndexedSlices):
+                    gradient = tf.math.unsorted_segment_sum(
+                        gradient.values, gradient.indices, tf.shape(lookup.rows[index])[0]
+                    )
+                parts = tf.split(gradient, counts, num=len(self._placement.ps_devices))
+            for device, tables, request, part in zip(
+                self._placement.ps_devices, self._handles[index], lookup.requests[index], parts
+            ):
+                with tf.device(device):
+                    ops.push(tables, request, part, group.layout, workers, f"{self._namespace}/{group.name}")
+
+    def save(self, folder: str) -> list[dict]:
+        num_ps = len(self._placement.ps_devices)
+        pending = []
+        for group, handles in zip(self._groups, self._handles):
+            for table_index, table in enumerate(group.tables):
+                table_folder = os.path.join(folder, "tables", table)
+                os.makedirs(table_folder, exist_ok=True)
+                for ps, device in enumerate(self._placement.ps_devices):
+                    shard = f"ps-{ps:03d}-of-{num_ps:03d}"
+                    summary = _save_shard(device, handles[ps][table_index], table_folder, shard)
+                    pending.append((group, table, shard, summary))
+        files = []
+        for group, table, shard, summary in pending:
+            for suffix, (length, crc) in zip(("keys", "values"), summary):
+                files.append(
+                    {
+                        "file": f"tables/{table}/{shard}-{suffix}",
+                        "table": table,
+                        "part": suffix,
+                        "bytes": int(length),
+                        "crc32c": int(crc),
+                        "row_floats": group.layout.row_floats,
+                        "dim": group.layout.dim,
+                        "optimizer": group.layout.optimizer,
+                    }
+                )
+        return files
+
+    def restore(self, folder: str, files: Sequence[dict]) -> None:
+        num_ps = len(self._placement.ps_devices)
+        expected, inserted = 0, []
+        for group, handles in zip(self._groups, self._handles):
+            for table_index, table in enumerate(group.tables):
+                for entry in files:
+                    if entry["table"] != table or entry["part"] != "keys":
+                        continue
+                    if entry["row_floats"] != group.layout.row_floats or entry["optimizer"] != group.layout.optimizer:
+                        raise RunError(
+                            f"{entry['file']}: expected rows of table {table} with {group.layout.row_floats} floats "
+                            f"({group.layout.optimizer}), found {entry['row_floats']} ({entry['optimizer']})"
+                        )
+                    expected += entry["bytes"] // 8
+                    keys_file = os.path.join(folder, entry["file"])
+                    for ps, device in enumerate(self._placement.ps_devices):
+                        with tf.device(device):
+                            inserted.append(
+                                ops.restore_table(
+                                    handles[ps][table_index],
+                                    keys_file,
+                                    keys_file[: -len("keys")] + "values",
+                                    group.layout.salts[table_index],
+                                    ps,
+                                    num_ps,
+                                )
+                            )
+        found = sum(int(number) for number in inserted)
+        if found != expected:
+            raise RunError(f"{folder}: expected {expected} rows in the tables' files, restored {found}")
+
+    def stats(self) -> list[TableStats]:
+        sizes = []
+        for group, handles in zip(self._groups, self._handles):
+            for table_index, table in enumerate(group.tables):
+                per_ps = []
+                for ps, device in enumerate(self._placement.ps_devices):
+                    with tf.device(device):
+                        per_ps.append(cuckoo.size(handles[ps][table_index]))
+                sizes.append((table, 8 + 4 * group.layout.row_floats, per_ps))
+        result = []
+        for table, row_bytes, per_ps in sizes:
+            rows = sum(int(size) for size in per_ps)
+            result.append(TableStats(table, rows, rows * row_bytes))
+        return result
+
+
+def _values(ids: Ids) -> tf.Tensor:
+    return ids.flat_values if isinstance(ids, tf.RaggedTensor) else ids
+
+
+def _save_shard(device: str, handle: tf.Tensor, folder: str, shard: str) -> list[tuple[tf.Tensor, tf.Tensor]]:
+    # Remote eager ops run in the background: the checksums read the files only after they have been written, and
+    # fetching the checksums waits for both.
+    @tf.function
+    def write_then_check():
+        with tf.device(device):
+            with tf.control_dependencies([cuckoo.save(handle, folder, shard)]):
+                return [ops.file_checksum(os.path.join(folder, f"{shard}-{part}")) for part in ("keys", "values")]
+
+    return write_then_check()

@@ -1,0 +1,68 @@
+"""What training and evaluation know of embedding storage: the interface, nothing of what lies below."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, Union
+
+import tensorflow as tf
+
+Ids = Union[tf.Tensor, tf.RaggedTensor]  # int64 [batch], or [batch, None] for a list
+
+
+@dataclass(frozen=True)
+class StepInfo:
+    """What a store must know of the step that a look-up belongs to.
+
+    step: int64 scalar, counted from 1. batch_rows: int64 scalar, rows of this worker's batch. rate_factor: float32
+    scalar, the schedule's factor on every table's learning rate.
+    """
+
+    step: tf.Tensor
+    batch_rows: tf.Tensor
+    rate_factor: tf.Tensor
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """The rows that one batch needs, each once, and the way from rows to features.
+
+    rows: per group, float32 `[unique ids, dim]`: what a gradient tape watches.
+    vectors: from rows to the model's inputs by feature name; differentiable.
+    requests: per group and PS, as the push needs them.
+    counts: per group, int64 `[PS]`: rows that came from each PS.
+    """
+
+    rows: list[tf.Tensor]
+    vectors: Callable[[Sequence[tf.Tensor]], dict]
+    requests: list[list[tf.Tensor]]
+    counts: list[tf.Tensor]
+
+
+@dataclass(frozen=True)
+class TableStats:
+    """Rows of a table over all PS, and the bytes of their keys and values (without the engine's overhead)."""
+
+    name: str
+    rows: int
+    payload_bytes: int
+
+
+class EmbeddingStore(Protocol):
+    """Embedding tables by feature. `lookup` and `apply` run inside a `tf.function`, the others eagerly."""
+
+    def lookup(self, ids: Mapping[str, Ids], info: StepInfo, training: bool) -> Lookup:
+        """Fetches the rows of a batch's ids; unseen ids give initial values when training, zeros otherwise."""
+
+    def apply(self, lookup: Lookup, gradients: Sequence[tf.Tensor | tf.IndexedSlices | None]) -> None:
+        """Applies gradients of the batch's *summed* loss with respect to `lookup.rows`."""
+
+    def save(self, folder: str) -> list[dict]:
+        """Writes all tables below `folder`; returns one manifest entry per file."""
+
+    def restore(self, folder: str, files: Sequence[dict]) -> None:
+        """Reads back what `save` wrote, whatever the number of PS was then."""
+
+    def stats(self) -> list[TableStats]:
+        """Rows and bytes per table."""

@@ -1,0 +1,68 @@
+"""A worker's batches as training consumes them: one read ahead, and empty ones when its own data has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from data.arrow_stream import BatchReader
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Columns by name (dense `[rows]` or ragged `[rows, None]`), rows in it, and the epoch it belongs to."""
+
+    columns: dict
+    rows: int
+    epoch: int
+
+
+class LookAhead:
+    """Hands out batches and knows whether another follows, so that workers with less data can wait for the others."""
+
+    def __init__(self, reader: BatchReader):
+        self._reader = reader
+        self._batches = iter(reader.dataset)
+        self._empty = _empty_columns(reader.dataset.element_spec[0])
+        self._epoch = 0
+        self._next = self._read()
+
+    @property
+    def has_next(self) -> bool:
+        return self._next is not None
+
+    def take(self) -> Batch:
+        """The next batch; an empty one after the last."""
+        batch = self._next
+        if batch is None:
+            return Batch(self._empty, 0, self._epoch)
+        self._epoch = batch.epoch
+        self._next = self._read()
+        return batch
+
+    def __iter__(self) -> Iterator[Batch]:
+        while self.has_next:
+            yield self.take()
+
+    def _read(self) -> Batch | None:
+        try:
+            columns, info = next(self._batches)
+        except StopIteration:
+            return None
+        except tf.errors.OpError as error:
+            raise self._reader.cause(error) from error
+        _, rows, epoch = info.numpy()
+        return Batch(columns, int(rows), int(epoch))
+
+
+def _empty_columns(spec: dict) -> dict:
+    empty = {}
+    for name, column in spec.items():
+        if isinstance(column, tf.RaggedTensorSpec):
+            values = tf.zeros([0], column.dtype)
+            empty[name] = tf.RaggedTensor.from_row_splits(values, tf.zeros([1], tf.int64), validate=False)
+        else:
+            empty[name] = tf.zeros([0], column.dtype)
+    return empty

@@ -1,0 +1,123 @@
+"""A checkpoint on disk: tables' shards, dense weights, and a manifest written last that makes it exist."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import dataclass
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+
+from ops.embedding import file_checksum
+from ps_cluster.embedding.store import EmbeddingStore
+from ps_cluster.errors import UserError
+
+FORMAT_VERSION = 1
+MANIFEST = "manifest.json"
+DENSE = "dense.npz"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A whole checkpoint: its folder, the step it holds, its files as the manifest lists them."""
+
+    folder: str
+    step: int
+    files: list[dict]
+
+    def table_files(self) -> list[dict]:
+        return [entry for entry in self.files if "table" in entry]
+
+
+def save_checkpoint(
+    output: str,
+    step: int,
+    store: EmbeddingStore,
+    model: tf_keras.Model,
+    optimizer: tf_keras.optimizers.Optimizer,
+) -> str:
+    """Writes OUTPUT/checkpoint/step-N: beside first, renamed when whole. Returns its folder.
+
+    The tables' files are written by the PS themselves: OUTPUT must be one folder for all processes of the job.
+    """
+    folder = os.path.join(output, "checkpoint", f"step-{step:010d}")
+    beside = folder + ".part"
+    shutil.rmtree(beside, ignore_errors=True)
+    os.makedirs(beside)
+    files = store.save(beside)
+    dense = {f"model/{i}": weight.numpy() for i, weight in enumerate(model.weights)}
+    dense.update({f"optimizer/{i}": variable.numpy() for i, variable in enumerate(optimizer.variables)})
+    np.savez(os.path.join(beside, DENSE), **dense)
+    length, crc = file_checksum(os.path.join(beside, DENSE))
+    files.append({"file": DENSE, "bytes": int(length), "crc32c": int(crc)})
+    manifest = {"format_version": FORMAT_VERSION, "step": step, "files": files}
+    with open(os.path.join(beside, MANIFEST), "w", encoding="utf-8") as out:
+        json.dump(manifest, out, indent=1)
+        out.flush()
+        os.fsync(out.fileno())
+    shutil.rmtree(folder, ignore_errors=True)
+    os.rename(beside, folder)
+    return folder
+
+
+def newest_checkpoint(output: str) -> Checkpoint:
+    """The newest checkpoint of a job, every file of it verified against the manifest.
+
+    Raises:
+      UserError: there is none, its format is of another version, or a file is missing or damaged; names the file.
+    """
+    parent = os.path.join(output, "checkpoint")
+    names = sorted(os.listdir(parent)) if os.path.isdir(parent) else []
+    names = [name for name in names if name.startswith("step-") and not name.endswith(".part")]
+    if not names:
+        raise UserError(f"{parent}: expected a checkpoint, found none (train the job first)")
+    folder = os.path.join(parent, names[-1])
+    path = os.path.join(folder, MANIFEST)
+    try:
+        with open(path, encoding="utf-8") as source:
+            manifest = json.load(source)
+        version, step, files = manifest["format_version"], manifest["step"], manifest["files"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path}: expected a checkpoint's manifest, found {error!r}") from error
+    if version != FORMAT_VERSION:
+        raise UserError(f"{path}: expected format version {FORMAT_VERSION}, found {version}")
+    for entry in files:
+        _verify(os.path.join(folder, entry["file"]), entry)
+    return Checkpoint(folder, step, files)
+
+
+def load_dense(
+    checkpoint: Checkpoint, model: tf_keras.Model, optimizer: tf_keras.optimizers.Optimizer | None = None
+) -> None:
+    """Sets the model's weights and, where given, the optimiser's variables to the checkpoint's."""
+    path = os.path.join(checkpoint.folder, DENSE)
+    with np.load(path) as dense:
+        variables = [(f"model/{i}", weight) for i, weight in enumerate(model.weights)]
+        if optimizer is not None:
+            variables += [(f"optimizer/{i}", variable) for i, variable in enumerate(optimizer.variables)]
+        stored = sum(name.startswith("model/") for name in dense.files)
+        if stored != len(model.weights):
+            raise UserError(f"{path}: expected {len(model.weights)} weights of the job's model, found {stored}")
+        for name, variable in variables:
+            value = dense[name]
+            if value.shape != tuple(variable.shape):
+                raise UserError(
+                    f"{path}: {variable.name}: expected shape {tuple(variable.shape)}, found {value.shape}; "
+                    "the job's model is not the one that was trained"
+                )
+            variable.assign(value)
+
+
+def _verify(path: str, entry: dict) -> None:
+    try:
+        length, crc = (int(value) for value in file_checksum(path))
+    except tf.errors.OpError as error:
+        raise UserError(f"{path}: expected a file of the checkpoint, found {error.message}") from error
+    if length != entry["bytes"] or crc != entry["crc32c"]:
+        raise UserError(
+            f"{path}: damaged: expected {entry['bytes']} bytes with CRC-32C {entry['crc32c']:08x}, "
+            f"found {length} with {crc:08x}"
+        )

@@ -1,0 +1,108 @@
+"""One step: look up → model → loss → all-reduce → apply."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import tensorflow as tf
+import tf_keras
+
+from ps_cluster.embedding.store import EmbeddingStore, StepInfo
+from ps_cluster.job.resolve import column_of
+from ps_cluster.job.schema import DenseFeature, Job
+from ps_cluster.train.collective import sum_inside_step
+from ps_cluster.train.connect import Devices
+
+
+class StepResult(NamedTuple):
+    """What a step tells: figures over all workers, and this worker's logits for its running AUC.
+
+    loss: float32 scalar, mean over the rows of all workers. rows: int64 scalar, rows of all workers. workers_left:
+    int64 scalar, how many workers have another batch. logits: float32 `[batch]`, this worker's.
+    """
+
+    loss: tf.Tensor
+    rows: tf.Tensor
+    workers_left: tf.Tensor
+    logits: tf.Tensor
+
+
+def split_features(job: Job, columns: dict) -> tuple[dict, dict]:
+    """From columns to features: the ids to look up, and the dense values (float32 `[batch]`), by feature name."""
+    ids, dense = {}, {}
+    for feature in job.features:
+        into = dense if isinstance(feature, DenseFeature) else ids
+        into[feature.name] = columns[column_of(feature).name]
+    return ids, dense
+
+
+def make_train_step(
+    job: Job,
+    model: tf_keras.Model,
+    store: EmbeddingStore,
+    optimizer: tf_keras.optimizers.Optimizer,
+    devices: Devices,
+    columns_spec: dict,
+) -> Callable[..., StepResult]:
+    """Returns `step(columns, step, rate_factor, has_next)`, traced once for all batch sizes.
+
+    Losses and gradients are summed over rows and divided once by the rows of all workers. N workers with batches of B
+    rows so train exactly as one worker with N·B rows, also when the last batches are uneven or empty.
+    """
+    weights = model.trainable_variables
+    with tf.device(devices.compute):
+        optimizer.build(weights)
+    peak_rate = job.optimizers.dense.learning_rate
+
+    @tf.function(
+        input_signature=[
+            columns_spec,
+            tf.TensorSpec([], tf.int64),
+            tf.TensorSpec([], tf.float32),
+            tf.TensorSpec([], tf.bool),
+        ]
+    )
+    def train_step(columns: dict, step: tf.Tensor, rate_factor: tf.Tensor, has_next: tf.Tensor) -> StepResult:
+        with tf.device(devices.cpu):
+            ids, dense = split_features(job, columns)
+            labels = columns[job.data.label]
+            rows = tf.size(labels, tf.int64)
+        looked_up = store.lookup(ids, StepInfo(step, rows, rate_factor), training=True)
+        with tf.GradientTape() as tape:
+            tape.watch(looked_up.rows)
+            vectors = looked_up.vectors(looked_up.rows)
+            with tf.device(devices.compute):
+                logits = tf.squeeze(model({**vectors, **dense}, training=True), axis=1)
+                loss_sum = tf.reduce_sum(tf.nn.sigmoid_cross_entropy_with_logits(labels, logits))
+        gradients = tape.gradient(loss_sum, [*looked_up.rows, *weights], unconnected_gradients="zero")
+        row_gradients = gradients[: len(looked_up.rows)]
+        with tf.device(devices.compute):
+            figures = tf.stack([loss_sum, tf.cast(rows, tf.float32), tf.cast(has_next, tf.float32)])
+            *dense_gradients, figures = sum_inside_step([*gradients[len(looked_up.rows) :], figures])
+            all_rows = tf.maximum(figures[1], 1.0)
+            optimizer.learning_rate.assign(peak_rate * rate_factor)
+            optimizer.apply_gradients([(g / all_rows, w) for g, w in zip(dense_gradients, weights)])
+        store.apply(looked_up, row_gradients)
+        return StepResult(
+            figures[0] / all_rows, tf.cast(figures[1], tf.int64), tf.cast(figures[2], tf.int64), logits
+        )
+
+    return train_step
+
+
+def make_score_step(
+    job: Job, model: tf_keras.Model, store: EmbeddingStore, devices: Devices, columns_spec: dict
+) -> Callable[[dict], tf.Tensor]:
+    """Returns `score(columns)`: logits, float32 `[batch]`; changes no table, unknown ids count as zeros."""
+
+    @tf.function(input_signature=[columns_spec])
+    def score_step(columns: dict) -> tf.Tensor:
+        ids, dense = split_features(job, columns)
+        nothing = StepInfo(tf.constant(0, tf.int64), tf.constant(0, tf.int64), tf.constant(0.0))
+        looked_up = store.lookup(ids, nothing, training=False)
+        vectors = looked_up.vectors(looked_up.rows)
+        with tf.device(devices.compute):
+            return tf.squeeze(model({**vectors, **dense}, training=False), axis=1)
+
+    return score_step
