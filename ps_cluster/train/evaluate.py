@@ -1,0 +1,45 @@
+"""Test figures over the rows of all workers, streaming."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+
+from data.arrow_stream import BatchReader, ReadSpec
+from ps_cluster.metrics.exact_auc import Evaluation, ScoreSpill
+from ps_cluster.train.batches import LookAhead
+from ps_cluster.train.collective import gathered
+
+_PROGRESS_EVERY_BATCHES = 20
+
+
+def evaluate(
+    spec: ReadSpec,
+    label: str,
+    make_score: Callable[[dict], Callable[[dict], tf.Tensor]],
+    scratch: str,
+    progress: Callable[[int], None],
+) -> Evaluation:
+    """Scores this worker's share of the test rows and evaluates all workers' together.
+
+    Args:
+      spec: this worker's share, one epoch, unshuffled.
+      label: name of the label column.
+      make_score: from the columns' specs to the function that scores a batch.
+      scratch: folder for scores that do not fit into memory; of this worker alone.
+      progress: told the rows this worker has scored.
+    """
+    os.makedirs(scratch, exist_ok=True)
+    with BatchReader(spec) as reader, ScoreSpill(scratch) as spill:
+        score = make_score(reader.dataset.element_spec[0])
+        done = 0
+        for number, batch in enumerate(LookAhead(reader)):
+            spill.add(score(batch.columns).numpy(), np.asarray(batch.columns[label]))
+            done += batch.rows
+            if number % _PROGRESS_EVERY_BATCHES == 0:
+                progress(done)
+        progress(done)
+        return spill.evaluate(gathered)

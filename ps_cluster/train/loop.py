@@ -1,0 +1,122 @@
+"""The training loop of one worker: batch after batch until no worker has any left."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+
+from data.arrow_stream import BatchReader
+from ps_cluster.errors import RunError
+from ps_cluster.metrics.window import WindowAuc, window_auc
+from ps_cluster.train.batches import LookAhead
+from ps_cluster.train.collective import total
+from ps_cluster.train.schedule import rate_factor
+from ps_cluster.train.session import Samples, Session
+from ps_cluster.train.step import make_train_step
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Figures since the last report, over all workers."""
+
+    step: int
+    epoch: int
+    rows: int
+    loss: float
+    auc: float | None
+    samples_per_second: float
+    rate_factor: float
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a finished loop has done; seconds without the first step, in which TensorFlow traces the graph."""
+
+    steps: int
+    rows: int
+    seconds: float
+    samples_per_second: float
+    optimizer: tf_keras.optimizers.Optimizer
+
+
+def planned_steps(session: Session, train: Samples) -> int:
+    """Steps that training will take; a few more when the workers' shares are uneven."""
+    training = session.job.training
+    per_epoch = math.ceil(train.summary.rows / (training.batch_size * session.num_workers))
+    steps = per_epoch * training.epochs
+    return min(steps, training.max_steps or steps)
+
+
+def train(
+    session: Session,
+    samples: Samples,
+    optimizer: tf_keras.optimizers.Optimizer,
+    report: Callable[[Progress], None],
+    each_step: Callable[[int, float], None] = lambda step, loss: None,
+) -> Trained:
+    """Trains until every worker's data has ended or `max_steps` is reached; all workers stop at the same step."""
+    training = session.job.training
+    steps_total = planned_steps(session, samples)
+    window = WindowAuc()
+    with BatchReader(session.read_spec(samples, training=True)) as reader:
+        batches = LookAhead(reader)
+        train_step = make_train_step(
+            session.job,
+            session.model,
+            session.store,
+            optimizer,
+            session.devices,
+            reader.dataset.element_spec[0],
+        )
+        step = rows = window_rows = counted_rows = 0
+        losses: list[tuple[float, int]] = []
+        started = window_started = time.monotonic()
+        workers_left = int(total(np.array([int(batches.has_next)], np.int64))[0])
+        while workers_left and step < (training.max_steps or step + 1):
+            step += 1
+            batch = batches.take()
+            factor = rate_factor(session.job.schedule, step, steps_total)
+            result = train_step(
+                batch.columns,
+                tf.constant(step, tf.int64),
+                tf.constant(factor, tf.float32),
+                tf.constant(batches.has_next),
+            )
+            loss, step_rows, workers_left = float(result.loss), int(result.rows), int(result.workers_left)
+            if not math.isfinite(loss):
+                raise RunError(f"step {step}: the loss is {loss}: training has diverged; lower the learning rates")
+            each_step(step, loss)
+            window.add(result.logits.numpy(), batch.columns[session.job.data.label].numpy())
+            losses.append((loss, step_rows))
+            rows += step_rows
+            window_rows += step_rows
+            if step == 1:
+                started = window_started = time.monotonic()
+                window_rows = 0
+            else:
+                counted_rows += step_rows
+            if step % training.log_every_steps == 0 or not workers_left or step == training.max_steps:
+                now = time.monotonic()
+                counts = total(window.counts)
+                report(
+                    Progress(
+                        step=step,
+                        epoch=batch.epoch,
+                        rows=rows,
+                        loss=sum(loss * n for loss, n in losses) / max(sum(n for _, n in losses), 1),
+                        auc=window_auc(counts),
+                        samples_per_second=window_rows / max(now - window_started, 1e-9),
+                        rate_factor=factor,
+                    )
+                )
+                window.reset()
+                losses.clear()
+                window_rows, window_started = 0, now
+    seconds = time.monotonic() - started
+    return Trained(step, rows, seconds, counted_rows / max(seconds, 1e-9), optimizer)
