@@ -13,8 +13,8 @@ from types import ModuleType
 def import_tensorflow(gpu: bool = True) -> ModuleType:
     """Import TensorFlow and TFRA (whose ops are then registered) and return the `tensorflow` module.
 
-    What they write while being imported is shown, on standard error, only when the import fails or kills the
-    process. Sets `TF_USE_LEGACY_KERAS=1`, and `TF_CPP_MIN_LOG_LEVEL=2` (errors only) unless it is set already.
+    What they write while being imported is shown, on standard error, only when the import fails or kills
+    the process. Sets `TF_USE_LEGACY_KERAS=1`, and `TF_CPP_MIN_LOG_LEVEL=2` (errors only) unless that is set.
 
     Args:
       gpu: False hides every GPU from this process; for processes that hold tables in main memory only.
@@ -33,9 +33,9 @@ def import_tensorflow(gpu: bool = True) -> ModuleType:
 def held_output() -> Iterator[None]:
     """Hold back what this process, C++ included, writes to standard output and error inside the block.
 
-    The text is dropped when the block ends well. It goes to the real standard error when the block raises, and
-    also when the process dies in it: a small forked process keeps the text, because a process that aborts
-    (TensorFlow does, on a machine without AVX) can no longer show anything itself.
+    The text is dropped when the block ends well. It goes to the real standard error when the block raises,
+    and also when the process dies in it: a small forked process keeps the text, because a process that
+    aborts (TensorFlow does, on a machine without AVX) can no longer show anything itself.
     """
     _flush()
     try:

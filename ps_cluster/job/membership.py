@@ -105,8 +105,8 @@ def membership_of(
         )
     else:
         raise UserError(
-            "cluster: expected TF_CONFIG in the environment, the flags --ps, --workers and --index, or addresses "
-            "in the job file and --index, found none of them (to start a cluster on this machine: "
+            "cluster: expected TF_CONFIG in the environment, the flags --ps, --workers and --index, or "
+            "addresses in the job file and --index, found none of them (to start a cluster on this machine: "
             "ps-cluster train)"
         )
     if cluster is not None:
@@ -124,8 +124,9 @@ def from_flags(
 def from_tf_config(text: str, role: Role, index: int | None = None) -> Membership:
     """Membership from the value of `TF_CONFIG`.
 
-    Form: `{"cluster": {"ps": ["host:port", …], "worker": […], "rendezvous": ["host:port"]}, "task": {"type": "ps",
-    "index": 0}}`. The task's index may be left out when `index`, from the flag, gives it.
+    Form: `{"cluster": {"ps": ["host:port", …], "worker": […], "rendezvous": ["host:port"]},
+    "task": {"type": "ps", "index": 0}}`. The task's index may be left out when `index`,
+    from the flag, gives it.
     """
     try:
         config = json.loads(text)
@@ -181,7 +182,7 @@ def _from_parts(
             problems.append(f"{source}: {where}: expected host:port, found {address!r}")
         elif address in seen:
             problems.append(
-                f"{source}: {where}: expected an address of its own, found {address} (also in {seen[address]})"
+                f"{source}: {where}: expected an address of its own, found {address}, also in {seen[address]}"
             )
         seen.setdefault(address, where)
     if not workers:

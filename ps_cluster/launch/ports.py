@@ -11,10 +11,11 @@ from collections.abc import Iterator
 def reserved_addresses(count: int, host: str = "127.0.0.1") -> Iterator[list[str]]:
     """`count` different addresses "host:port" that no other program is given while the context is open.
 
-    Each port is bound, on all interfaces, as the kernel chooses it, *without* SO_REUSEADDR: so it was free of
-    listeners and of the remains of old connections. The option is set afterwards, on the bound socket, which never
-    listens. From then on a server that sets the option itself (TensorFlow's gRPC, Python's `http.server`)
-    can listen there, one at a time, while neither `bind` to port 0 nor an outgoing connection gets the port.
+    Each port is bound, on all interfaces, as the kernel chooses it, *without* SO_REUSEADDR: so it was free
+    of listeners and of the remains of old connections. The option is set afterwards, on the bound socket,
+    which never listens. From then on a server that sets the option itself (TensorFlow's gRPC, Python's
+    `http.server`) can listen there, one at a time, while neither `bind` to port 0 nor an outgoing
+    connection gets the port.
     """
     with contextlib.ExitStack() as stack:
         addresses = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -25,8 +26,8 @@ def _load_own_ops() -> None:
 def run_ps(membership: Membership, libraries: Sequence[Callable[[], object]] = (_load_own_ops,)) -> NoReturn:
     """Serve as PS `membership.index` until SIGTERM, which ends the process with status 0 (SIGINT: 130).
 
-    Prints one line, "ps 0 is ready at host:port", once it accepts connections. TensorFlow listens on that port on
-    every interface and lets everyone who reaches it run any op: the network around it must be closed.
+    Prints one line, "ps 0 is ready at host:port", once it accepts connections. TensorFlow listens on that
+    port on every interface and lets everyone who reaches it run any op: the network around it must be closed.
 
     Args:
       membership: place in the cluster; only the PS are named to TensorFlow.
@@ -69,10 +70,9 @@ def _check_port(membership: Membership) -> None:
 def _leave(status: int) -> Callable[[int, FrameType | None], None]:
     def leave(signum: int, frame: FrameType | None) -> None:
         for stream in (sys.stdout, sys.stderr):
-            try:
+            # gone, or being written to at this very moment
+            with contextlib.suppress(OSError, ValueError, RuntimeError):
                 stream.flush()
-            except (OSError, ValueError, RuntimeError):  # gone, or being written to at this moment
-                pass
         os._exit(status)
 
     return leave
