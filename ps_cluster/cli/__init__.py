@@ -1,0 +1,1 @@
+"""Commands of `ps-cluster`, one module each."""

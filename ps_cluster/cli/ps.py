@@ -1,0 +1,39 @@
+"""`ps-cluster ps`: be one parameter server of a cluster."""
+
+from __future__ import annotations
+
+import argparse
+
+from ps_cluster.job import membership
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to those of `ps-cluster`."""
+    parser = subparsers.add_parser(
+        "ps",
+        help="run one parameter server",
+        description="Run one parameter server until SIGTERM. Its place in the cluster comes from the flags, "
+        "else from TF_CONFIG, else from the addresses in the job file.",
+    )
+    parser.add_argument(
+        "job", nargs="?", metavar="JOB", help="job file; its PS and worker counts are checked"
+    )
+    membership.add_arguments(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until told to end."""
+    from ps_cluster.launch.pdeathsig import die_with_launcher
+
+    die_with_launcher()
+    from ps_cluster.quiet import import_tensorflow
+    from ps_cluster.roles.ps import run_ps
+
+    cluster = None
+    if args.job is not None:
+        import_tensorflow(gpu=False)  # quietly and without GPU, before the check of the job's model imports it
+        from ps_cluster.job.load import load_job
+
+        cluster = load_job(args.job).job.cluster
+    run_ps(membership.membership_of(args, "ps", cluster))

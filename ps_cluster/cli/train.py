@@ -1,0 +1,29 @@
+"""`ps-cluster train`: train a job on a cluster of processes of this machine."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to those of `ps-cluster`."""
+    parser = subparsers.add_parser(
+        "train",
+        help="train a job on this machine",
+        description="Start the job's parameter servers and workers as processes of this machine and follow "
+        "them. Ctrl-C stops them all.",
+    )
+    parser.add_argument("job", metavar="job.yaml", help="job file")
+    parser.add_argument(
+        "--overwrite", action="store_true", help="replace the results of a finished run in the output folder"
+    )
+    parser.add_argument("--report", metavar="FILE", help="write a report of the run, as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train; returns the exit code."""
+    from ps_cluster.job.load import load_job
+    from ps_cluster.launch.local import run_local
+
+    return run_local(load_job(args.job), overwrite=args.overwrite, report=args.report)

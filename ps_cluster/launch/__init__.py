@@ -1,0 +1,1 @@
+"""Start a cluster on this machine, follow it, leave nothing behind."""

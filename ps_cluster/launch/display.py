@@ -1,0 +1,79 @@
+"""The run's events on the user's screen, from a thread of their own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol, TextIO
+
+from ps_cluster.launch.events_tail import EventsTail
+
+_POLL_SECONDS = 0.2
+_LAST_LOOK_SECONDS = 3.0
+
+
+class Renderer(Protocol):
+    """What shows events."""
+
+    def handle(self, event: dict[str, Any]) -> None:
+        """Show one event."""
+
+    def tick(self) -> None:
+        """Called several times a second, also when nothing happens."""
+
+    def close(self) -> None:
+        """The run is over: leave the terminal as it was."""
+
+
+class PlainRenderer:
+    """One line an event: its fields in their order."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def handle(self, event: dict[str, Any]) -> None:
+        """Print the event."""
+        fields = "  ".join(f"{key} {_text(value)}" for key, value in event.items() if key != "event")
+        self._stream.write(f"{event.get('event', '?'):<11} {fields}".rstrip() + "\n")
+
+    def tick(self) -> None:
+        """Nothing moves by itself."""
+
+    def close(self) -> None:
+        """Nothing to put back."""
+
+
+class Display:
+    """Shows events until it is closed; a blocked screen or a failing renderer never holds up the caller."""
+
+    def __init__(self, tail: EventsTail, make_renderer: Callable[[], Renderer]) -> None:
+        self._tail = tail
+        self._make_renderer = make_renderer
+        self._over = threading.Event()
+        self.problem: str | None = None
+        self._thread = threading.Thread(target=self._run, name="display", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Show what is still to be shown, as far as the screen takes it within a few seconds."""
+        self._over.set()
+        self._thread.join(_LAST_LOOK_SECONDS)
+
+    def _run(self) -> None:
+        try:
+            renderer = self._make_renderer()
+            try:
+                over = False
+                while not over:
+                    over = self._over.wait(_POLL_SECONDS)
+                    for event in self._tail.read():
+                        renderer.handle(event)
+                    renderer.tick()
+            finally:
+                renderer.close()
+        except Exception as error:  # the run goes on without a display
+            self.problem = f"the display stopped: {type(error).__name__}: {error}"
+
+
+def _text(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,148 @@
+"""The output folder of a local run: one run at a time, finished ones kept, nobody else's files touched."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Literal
+
+from ps_cluster.errors import RunError, UserError
+
+State = Literal["running", "finished", "failed", "stopped"]
+
+RESULTS = frozenset({"checkpoint", "saved_model"})
+"""Entries worth keeping: a new run replaces them only when asked to."""
+
+LEFTOVERS = frozenset({"logs", "events.jsonl", "run.json", "report.json", "tensorboard", "scratch"})
+"""Other entries a run makes; a new run replaces them."""
+
+_LOCK = ".lock"
+
+
+@dataclass(frozen=True)
+class Output:
+    """Paths of one run; the folder is locked by this process for as long as `claimed_output` is open."""
+
+    folder: Path
+    job_name: str
+    started: str
+
+    @property
+    def logs(self) -> Path:
+        """Folder with one log file a process."""
+        return self.folder / "logs"
+
+    @property
+    def events(self) -> Path:
+        """File to which worker 0 appends what happens, one JSON object a line."""
+        return self.folder / "events.jsonl"
+
+    def mark(self, state: State) -> None:
+        """Write down how far the run is, in `run.json`."""
+        text = json.dumps({"job": self.job_name, "state": state, "started": self.started, "pid": os.getpid()})
+        beside = self.folder / "run.json.tmp"
+        beside.write_text(text + "\n", encoding="utf-8")
+        beside.replace(self.folder / "run.json")
+
+
+@contextlib.contextmanager
+def claimed_output(folder: Path, job_name: str, overwrite: bool = False) -> Iterator[Output]:
+    """Create `folder` or take it over from an earlier run, and hold it against every other run.
+
+    The hold is a lock that ends with this process, however that ends. What an earlier run left behind is
+    removed, files that no run makes are left alone.
+
+    Raises:
+      UserError: the folder cannot be made or written, holds something else than a run, is in use by a running
+        job, or holds a finished run or results and `overwrite` is False.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise UserError(
+            f"output: expected a folder that can be written, found {_why(folder, error)}"
+        ) from None
+    try:
+        _take(lock, folder)
+        _check_contents(folder, overwrite)
+        started = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        output = Output(folder, job_name, started)
+        try:
+            os.truncate(lock, 0)
+            os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+            _clear(folder)
+            output.logs.mkdir()
+            output.mark("running")
+        except OSError as error:
+            raise UserError(
+                f"output: expected a folder that can be written, found {_why(folder, error)}"
+            ) from None
+        yield output
+    finally:
+        os.close(lock)
+
+
+def _take(lock: int, folder: Path) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        pid = os.pread(lock, 32, 0).decode(errors="replace").strip()
+        raise UserError(
+            f"output: expected a folder that no running job uses, found process {pid or '?'} using {folder}"
+        ) from None
+    except OSError as error:
+        raise RunError(f"output: cannot lock {folder / _LOCK}: {error.strerror}") from None
+
+
+def _check_contents(folder: Path, overwrite: bool) -> None:
+    entries = {entry.name for entry in folder.iterdir() if not _is_ours_for_the_moment(entry.name)}
+    if not entries:
+        return
+    foreign = sorted(entries - RESULTS - LEFTOVERS)
+    if "run.json" not in entries and foreign:
+        raise UserError(
+            f"output: expected an empty folder or that of an earlier run, found {foreign[0]!r} in {folder}"
+        )
+    kept = sorted(entries & RESULTS)
+    if overwrite or (_state(folder) in ("running", "failed", "stopped") and not kept):
+        return
+    what = f"{', '.join(kept)} of an earlier run" if kept else "a finished run"
+    raise UserError(
+        f"output: expected a folder without results, found {what} in {folder} (--overwrite replaces it)"
+    )
+
+
+def _state(folder: Path) -> str | None:
+    """State that the earlier run wrote down; None when it cannot be known."""
+    try:
+        run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return run.get("state") if isinstance(run, dict) else None
+
+
+def _clear(folder: Path) -> None:
+    # run.json goes last: as long as it is there, the folder is known as a run's.
+    for name in sorted(RESULTS | LEFTOVERS, key=lambda name: name == "run.json"):
+        path = folder / name
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _is_ours_for_the_moment(name: str) -> bool:
+    return name == _LOCK or name == "run.json.tmp"
+
+
+def _why(folder: Path, error: OSError) -> str:
+    where = f" ({error.filename})" if error.filename and str(error.filename) != str(folder) else ""
+    return f"{folder}: {error.strerror}{where}"

@@ -1,0 +1,1 @@
+"""What a process of the cluster does once it knows its place."""
