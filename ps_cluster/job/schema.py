@@ -25,7 +25,7 @@ JobName = Annotated[
         pattern=r"^[a-z]([a-z0-9-]*[a-z0-9])?$",
         max_length=40,
         json_schema_extra={
-            "expected": "a name: a lower-case letter, then lower-case letters, digits or inner dashes, at most 40"
+            "expected": "a name: a lower-case letter, then lower-case letters, digits or inner -, at most 40"
         },
     ),
 ]
@@ -142,7 +142,7 @@ class SparseAdagrad(_Section):
 
 
 class SparseAdam(_Section):
-    """Lazy Adam: a row's moments move only in steps in which it occurs; bias correction by the global step."""
+    """Lazy Adam: a row's moments move in steps in which it occurs; bias correction by the global step."""
 
     name: Literal["adam"] = Field(description="Lazy Adam.")
     learning_rate: PositiveFloat = Field(description="Peak learning rate.")
@@ -208,8 +208,8 @@ class Training(_Section):
     max_steps: PositiveInt | None = Field(None, description="Stop after so many steps. Default: no limit.")
     sparse_updates: Literal["synchronous", "asynchronous"] = Field(
         "synchronous",
-        description="`synchronous`: a PS applies a step once, when every worker's gradients are there, in rank "
-        "order. `asynchronous`: each worker's gradients at once.",
+        description="`synchronous`: a PS applies a step once, when every worker's gradients are there, in "
+        "rank order. `asynchronous`: each worker's gradients at once.",
     )
     log_every_steps: PositiveInt = Field(50, description="Steps between two progress reports.")
 
