@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from ps_cluster.job.draft import Draft
-from ps_cluster.job.problems import Path, Problem, listed, quoted, suggestion
+from ps_cluster.job.problems import Path, Problem, listed, near, quoted, suggestion
 from ps_cluster.job.resolve import column_of, inputs, label_column, table_name
 from ps_cluster.job.schema import DenseFeature, IdFeature, IdListFeature
 
@@ -72,8 +72,12 @@ def _unused_tables(draft: Draft) -> Iterator[Problem]:
     if draft.tables is None or not draft.features_known:
         return
     used = {feature.table for _, feature in _looked_up(draft)}
+    # A table whose name is only misspelt in a feature is told there.
+    misspelt = {
+        near(table, draft.tables) for table in used if table is not None and table not in draft.tables
+    }
     for name in draft.tables:
-        if name not in used:
+        if name not in used | misspelt:
             yield Problem(("tables", name), "a feature that uses the table", "none", of_key=True)
 
 
@@ -129,7 +133,8 @@ def _columns(draft: Draft) -> Iterator[Problem]:
             yield Problem(where, "a column other than the label", quoted(column.name))
             continue
         earlier, read_as = first.setdefault(column.name, (index, column))
-        if read_as != column:
+        twins = draft.feature_names[earlier] == feature.name  # told as such
+        if read_as != column and not twins:
             yield Problem(
                 where,
                 f"the kind, 'missing' and 'max_length' of features[{earlier}], which reads the same column",
@@ -238,6 +243,7 @@ def _places(draft: Draft, folder: str) -> Iterator[Problem]:
     output = os.path.normpath(os.path.join(folder, draft.output))
     if _holds(output, folder):
         yield Problem(("output",), "a folder that does not hold the job file", quoted(draft.output))
+        return
     for field in ("train", "test") if draft.data else ():
         for index, pattern in enumerate(getattr(draft.data, field)):
             if _holds(output, os.path.normpath(os.path.join(folder, pattern))):

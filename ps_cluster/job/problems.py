@@ -67,8 +67,13 @@ def listed(names: Iterable[str]) -> str:
 
 def suggestion(wrong: object, right: Iterable[str]) -> str:
     """`; did you mean 'x'?` when one of `right` is close to `wrong`, else nothing."""
-    near = difflib.get_close_matches(wrong, list(right), n=1) if isinstance(wrong, str) else []
-    return f"; did you mean {quoted(near[0])}?" if near else ""
+    meant = near(wrong, right) if isinstance(wrong, str) else None
+    return f"; did you mean {quoted(meant)}?" if meant is not None else ""
+
+
+def near(wrong: str, right: Iterable[str]) -> str | None:
+    """The one of `right` that a person who wrote `wrong` most likely meant."""
+    return next(iter(difflib.get_close_matches(wrong, list(right), n=1)), None)
 
 
 def _shortened(text: str) -> str:

@@ -117,8 +117,8 @@ class _Conversion:
         line = node.start_mark.line + 1
         block = not isinstance(node, ScalarNode) and not node.flow_style
         if key_line is not None and (block or line < key_line):
-            # A block begins a line below its field's name, an alias's value where its anchor is; the field's own
-            # line is where a person looks.
+            # A block begins below its field's name, an alias's value where its anchor is: the line sought is
+            # the field's.
             line = key_line
         self._document.value_lines[path] = line
         self._values += 1
