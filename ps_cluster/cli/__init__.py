@@ -1,1 +1,1 @@
-"""Commands of `ps-cluster`, one module each."""
+"""The command line: one module a command."""

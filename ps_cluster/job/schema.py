@@ -8,9 +8,31 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat
 
 from models.config import ModelConfig
 
-Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=63)]
-JobName = Annotated[str, Field(pattern=r"^[a-z]([a-z0-9-]*[a-z0-9])?$", max_length=40)]
-Address = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+:[0-9]{1,5}$")]
+# `expected` is what a message about a wrong value calls a right one.
+Name = Annotated[
+    str,
+    Field(
+        pattern=r"^[a-z][a-z0-9_]*$",
+        max_length=63,
+        json_schema_extra={
+            "expected": "a name: a lower-case letter, then lower-case letters, digits or _, at most 63"
+        },
+    ),
+]
+JobName = Annotated[
+    str,
+    Field(
+        pattern=r"^[a-z]([a-z0-9-]*[a-z0-9])?$",
+        max_length=40,
+        json_schema_extra={
+            "expected": "a name: a lower-case letter, then lower-case letters, digits or inner -, at most 40"
+        },
+    ),
+]
+Address = Annotated[
+    str, Field(pattern=r"^[A-Za-z0-9._-]+:[0-9]{1,5}$", json_schema_extra={"expected": "host:port"})
+]
+Text = Annotated[str, Field(min_length=1)]
 
 
 class _Section(BaseModel):
@@ -20,12 +42,12 @@ class _Section(BaseModel):
 class DataSection(_Section):
     """Where the samples lie and how they are read."""
 
-    train: list[str] = Field(
+    train: list[Text] = Field(
         min_length=1,
         description="ORC files, folders or globs to train on; relative to the job file's folder.",
     )
-    test: list[str] = Field([], description="ORC files, folders or globs to evaluate on after training.")
-    label: str = Field(description="Column with the label: 0 or 1.")
+    test: list[Text] = Field([], description="ORC files, folders or globs to evaluate on after training.")
+    label: Text = Field(description="Column with the label: 0 or 1.")
     shuffle_rows: NonNegativeInt = Field(
         65536, description="Rows in the shuffle window of training data; 0 keeps the files' order."
     )
@@ -34,9 +56,9 @@ class DataSection(_Section):
 class IdFeature(_Section):
     """One integer id per row, looked up in a table."""
 
-    name: Name
-    kind: Literal["id"]
-    column: str | None = Field(
+    name: Name = Field(description="Name of the feature, unique in the job; the model knows it by this name.")
+    kind: Literal["id"] = Field(description="One integer id per row.")
+    column: Text | None = Field(
         None, description="ORC column (any integer type). Default: the feature's name."
     )
     table: Name | None = Field(None, description="Table to look the id up in. Give this or `dim`.")
@@ -50,9 +72,9 @@ class IdFeature(_Section):
 class IdListFeature(_Section):
     """A list of integer ids per row, looked up in a table and pooled."""
 
-    name: Name
-    kind: Literal["id_list"]
-    column: str | None = Field(
+    name: Name = Field(description="Name of the feature, unique in the job; the model knows it by this name.")
+    kind: Literal["id_list"] = Field(description="A list of integer ids per row.")
+    column: Text | None = Field(
         None, description="ORC column (array of any integer type). Default: the feature's name."
     )
     table: Name | None = Field(None, description="Table to look the ids up in. Give this or `dim`.")
@@ -62,11 +84,13 @@ class IdListFeature(_Section):
     )
     pooling: Literal["mean", "sum", "sqrtn", "none"] = Field(
         "mean",
-        description="How the list becomes one vector; `none` hands the sequence to the model, which attends to it.",
+        description="How the list becomes one vector; `none` hands the sequence to the model, which attends "
+        "to it.",
     )
     query: Name | None = Field(
         None,
-        description="With `pooling: none`: the id feature whose vector the model attends with. Default: a learned vector.",
+        description="With `pooling: none`: the id feature whose vector the model attends with. "
+        "Default: a learned vector.",
     )
     max_length: PositiveInt | None = Field(
         None, description="Only the last (newest) so many ids of a list are used. Default: all."
@@ -79,9 +103,11 @@ class IdListFeature(_Section):
 class DenseFeature(_Section):
     """One number per row, handed to the model as it is."""
 
-    name: Name
-    kind: Literal["dense"]
-    column: str | None = Field(None, description="ORC column (any number type). Default: the feature's name.")
+    name: Name = Field(description="Name of the feature, unique in the job; the model knows it by this name.")
+    kind: Literal["dense"] = Field(description="One number per row.")
+    column: Text | None = Field(
+        None, description="ORC column (any number type). Default: the feature's name."
+    )
     missing: float | None = Field(
         None, description="Number that stands for a null. Default: a null is an error."
     )
@@ -100,23 +126,25 @@ class Initializer(_Section):
 
 
 class SparseSgd(_Section):
-    name: Literal["sgd"]
+    """Gradient descent on the rows that occur in a step."""
+
+    name: Literal["sgd"] = Field(description="Plain gradient descent.")
     learning_rate: PositiveFloat = Field(description="Peak learning rate.")
 
 
 class SparseAdagrad(_Section):
     """Adagrad per row; equal to tf-keras' Adagrad where every row occurs in every step."""
 
-    name: Literal["adagrad"]
+    name: Literal["adagrad"] = Field(description="Adagrad.")
     learning_rate: PositiveFloat = Field(description="Peak learning rate.")
     initial_accumulator: float = Field(0.1, ge=0, description="Start of the sum of squared gradients.")
     epsilon: PositiveFloat = Field(1e-7, description="Added to the root of the sum.")
 
 
 class SparseAdam(_Section):
-    """Lazy Adam: moments of a row move only in steps in which the row occurs; bias correction by the global step."""
+    """Lazy Adam: a row's moments move in steps in which it occurs; bias correction by the global step."""
 
-    name: Literal["adam"]
+    name: Literal["adam"] = Field(description="Lazy Adam.")
     learning_rate: PositiveFloat = Field(description="Peak learning rate.")
     beta_1: float = Field(0.9, ge=0, lt=1, description="Decay of the first moment.")
     beta_2: float = Field(0.999, ge=0, lt=1, description="Decay of the second moment.")
@@ -129,7 +157,7 @@ SparseOptimizer = Annotated[Union[SparseSgd, SparseAdagrad, SparseAdam], Field(d
 class DenseOptimizer(_Section):
     """A tf-keras optimiser of that name for the dense weights."""
 
-    name: Literal["sgd", "adagrad", "adam", "adamw"]
+    name: Literal["sgd", "adagrad", "adam", "adamw"] = Field(description="Which optimiser.")
     learning_rate: PositiveFloat = Field(description="Peak learning rate.")
     weight_decay: float = Field(0.0, ge=0, description="Decoupled weight decay; only for `adamw`.")
 
@@ -145,6 +173,8 @@ class Table(_Section):
 
 
 class Optimizers(_Section):
+    """One optimiser for table rows, one for everything else."""
+
     sparse: SparseOptimizer = Field(description="Optimiser of table rows, run on the PS.")
     dense: DenseOptimizer = Field(description="Optimiser of the dense weights, run on every worker.")
 
@@ -157,7 +187,9 @@ class Schedule(_Section):
         "none", description="Shape of the decay after warm-up."
     )
     decay_steps: PositiveInt | None = Field(
-        None, description="Steps until the factor reaches `final`. Default: to the end of training."
+        None,
+        description="Step at which the factor reaches `final`, counted from the first step of training, "
+        "warm-up included. Default: the last step of training.",
     )
     final: float = Field(
         0.0,
@@ -168,14 +200,16 @@ class Schedule(_Section):
 
 
 class Training(_Section):
+    """How long, in what steps, from which seed."""
+
     batch_size: PositiveInt = Field(description="Rows per worker and step.")
     epochs: PositiveInt = Field(1, description="Passes over the training data.")
     seed: NonNegativeInt = Field(0, description="Seed of initial values, shuffling and dropout.")
     max_steps: PositiveInt | None = Field(None, description="Stop after so many steps. Default: no limit.")
     sparse_updates: Literal["synchronous", "asynchronous"] = Field(
         "synchronous",
-        description="`synchronous`: a PS applies a step once, when every worker's gradients are there, in rank order. "
-        "`asynchronous`: each worker's gradients at once.",
+        description="`synchronous`: a PS applies a step once, when every worker's gradients are there, in "
+        "rank order. `asynchronous`: each worker's gradients at once.",
     )
     log_every_steps: PositiveInt = Field(50, description="Steps between two progress reports.")
 
@@ -186,16 +220,22 @@ class Cluster(_Section):
     ps: NonNegativeInt = Field(
         2, description="Number of PS processes; 0 keeps the tables inside the one worker."
     )
-    workers: PositiveInt = Field(2, description="Number of workers; 1 when `ps` is 0.")
+    workers: PositiveInt = Field(
+        default_factory=lambda given: 1 if given.get("ps") == 0 else 2,
+        description="Number of workers; 1 when `ps` is 0. Default: 1 when `ps` is 0, else 2.",
+    )
     ps_addresses: list[Address] | None = Field(
-        None, description="host:port of each PS. Default: free ports of this machine."
+        None,
+        description="host:port of each PS. Default: free ports of this machine. The addresses of a cluster "
+        "are given together or not at all.",
     )
     worker_addresses: list[Address] | None = Field(
         None, description="host:port of each worker. Default: free ports of this machine."
     )
     rendezvous_address: Address | None = Field(
         None,
-        description="host:port on worker 0 where the workers find each other. Default: a free port of this machine.",
+        description="host:port on worker 0 where the workers find each other. "
+        "Default: a free port of this machine.",
     )
 
 
@@ -203,14 +243,19 @@ class Job(_Section):
     """One training job: the only place where it is described; every command reads it."""
 
     name: JobName = Field(description="Name of the job: lower-case letters, digits and dashes.")
-    data: DataSection
+    data: DataSection = Field(description="Where the samples lie and how they are read.")
     features: list[Feature] = Field(min_length=1, description="What the model sees of a row.")
-    tables: dict[Name, Table] = Field({}, description="Embedding tables by name.")
-    model: ModelConfig
-    optimizers: Optimizers
-    schedule: Schedule = Field(default_factory=Schedule)
-    training: Training
-    cluster: Cluster = Field(default_factory=Cluster)
-    output: str = Field(
-        description="Folder for logs, checkpoint, TensorBoard events, report and SavedModel; relative to the job file's folder."
+    tables: dict[Name, Table] = Field(
+        {}, description="Embedding tables by name.", json_schema_extra={"additionalProperties": False}
+    )
+    model: ModelConfig = Field(description="The ranker and its sizes.")
+    optimizers: Optimizers = Field(description="How table rows and dense weights learn.")
+    schedule: Schedule = Field(
+        default_factory=Schedule, description="Course of the learning rates over the steps."
+    )
+    training: Training = Field(description="Batch size, epochs, seed.")
+    cluster: Cluster = Field(default_factory=Cluster, description="Processes of the job.")
+    output: Text = Field(
+        description="Folder for logs, checkpoint, TensorBoard events, report and SavedModel; relative to the "
+        "job file's folder. Not the job file's own folder: a run may be told to overwrite it."
     )

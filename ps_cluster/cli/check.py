@@ -1,0 +1,32 @@
+"""`ps-cluster check`: whether a job file is right, without running it."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds `check` to the command line."""
+    parser = subparsers.add_parser(
+        "check", help="check a job file, without reading samples or starting anything"
+    )
+    parser.add_argument("job", metavar="job.yaml", help="job file")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints one line on a right job file; a wrong one raises UserError with all its problems."""
+    from ps_cluster.job.load import load_job
+    from ps_cluster.job.resolve import tables_of
+
+    job = load_job(args.job).job
+    processes = f"{job.cluster.ps} PS, {_count(job.cluster.workers, 'worker')}"
+    print(
+        f"{args.job}: right: job {job.name}, model {job.model.name}, {_count(len(job.features), 'feature')}, "
+        f"{_count(len(tables_of(job)), 'table')}, {processes}"
+    )
+    return 0
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,28 @@
+"""`ps-cluster schema`: the job file's JSON schema, for editors and for people."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds `schema` to the command line."""
+    parser = subparsers.add_parser("schema", help="print the JSON schema of job files")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the schema."""
+    print(json.dumps(job_schema(), indent=2))
+    return 0
+
+
+def job_schema() -> dict[str, Any]:
+    """The job file's JSON schema, draft 2020-12."""
+    from ps_cluster.job.schema import Job
+
+    return {"$schema": DIALECT, **Job.model_json_schema()}

@@ -1,0 +1,296 @@
+"""Rules of a job that hold between fields."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+
+from ps_cluster.job.draft import Draft
+from ps_cluster.job.problems import Path, Problem, listed, near, quoted, suggestion
+from ps_cluster.job.resolve import column_of, inputs, label_column, table_name
+from ps_cluster.job.schema import DenseFeature, IdFeature, IdListFeature
+
+_MODEL_MESSAGE = re.compile(r"([\w.]+): expected (.*), found (.*)", re.DOTALL)
+
+
+def problems(draft: Draft, folder: str) -> list[Problem]:
+    """All broken rules of the parts of a job that are there; `folder` is the job file's."""
+    found = [problem for rule in _RULES for problem in rule(draft)]
+    found += _places(draft, folder)
+    if not any(problem.path[:1] in (("features",), ("tables",)) for problem in found):
+        found += _model(draft)
+    return found
+
+
+def _looked_up(draft: Draft) -> Iterator[tuple[Path, IdFeature | IdListFeature]]:
+    for index, feature in enumerate(draft.features):
+        if feature is not None and not isinstance(feature, DenseFeature):
+            yield ("features", index), feature
+
+
+def _feature_names(draft: Draft) -> Iterator[Problem]:
+    first: dict[str, int] = {}
+    for index, name in enumerate(draft.feature_names):
+        if name is not None and first.setdefault(name, index) != index:
+            yield Problem(
+                ("features", index, "name"),
+                "a name no other feature has",
+                f"{quoted(name)}, as features[{first[name]}] is named",
+            )
+
+
+def _feature_tables(draft: Draft) -> Iterator[Problem]:
+    tables = draft.tables
+    for path, feature in _looked_up(draft):
+        if feature.table is None and feature.dim is None:
+            yield Problem(path, f"'table' or 'dim' for feature {quoted(feature.name)}", "neither")
+        elif feature.table is not None and feature.dim is not None:
+            yield Problem(
+                (*path, "dim"), "either 'table' or 'dim'", f"both, and table {quoted(feature.table)}"
+            )
+        elif tables is None:
+            continue
+        elif feature.table is not None and feature.table not in tables:
+            known = (
+                f"one of the tables {listed(tables)}"
+                if tables
+                else "a table under 'tables', where there is none"
+            )
+            yield Problem(
+                (*path, "table"), known, f"{quoted(feature.table)}{suggestion(feature.table, tables)}"
+            )
+        elif feature.dim is not None and feature.name in tables:
+            yield Problem(
+                (*path, "dim"),
+                f"'table' in place of 'dim', or no table {quoted(feature.name)} under 'tables'",
+                f"both a table of the feature's own and a table {quoted(feature.name)}",
+            )
+
+
+def _unused_tables(draft: Draft) -> Iterator[Problem]:
+    if draft.tables is None or not draft.features_known:
+        return
+    used = {feature.table for _, feature in _looked_up(draft)}
+    # A table whose name is only misspelt in a feature is told there.
+    misspelt = {
+        near(table, draft.tables) for table in used if table is not None and table not in draft.tables
+    }
+    for name in draft.tables:
+        if name not in used | misspelt:
+            yield Problem(("tables", name), "a feature that uses the table", "none", of_key=True)
+
+
+def _queries(draft: Draft) -> Iterator[Problem]:
+    named = {feature.name: feature for feature in draft.features if feature is not None}
+    all_named = bool(draft.feature_names) and None not in draft.feature_names
+    ids = [name for name, feature in named.items() if isinstance(feature, IdFeature)]
+    for path, feature in _looked_up(draft):
+        if not isinstance(feature, IdListFeature) or feature.query is None:
+            continue
+        where = (*path, "query")
+        if feature.pooling != "none":
+            yield Problem(where, "'query' only with 'pooling: none'", f"'pooling: {feature.pooling}'")
+            continue
+        query = named.get(feature.query)
+        if query is None:
+            if all_named and feature.query not in draft.feature_names:
+                yield Problem(
+                    where,
+                    f"one of the id features {listed(ids)}"
+                    if ids
+                    else "an id feature, of which there is none",
+                    f"{quoted(feature.query)}{suggestion(feature.query, ids)}",
+                )
+        elif not isinstance(query, IdFeature):
+            yield Problem(where, "a feature of 'kind: id'", f"{quoted(query.name)} of 'kind: {query.kind}'")
+        else:
+            wanted, given = _dim(feature, draft), _dim(query, draft)
+            if wanted and given and wanted != given:
+                yield Problem(
+                    where,
+                    f"a feature of this feature's dim, {wanted}",
+                    f"{quoted(query.name)} of dim {given}",
+                )
+
+
+def _dim(feature: IdFeature | IdListFeature, draft: Draft) -> int | None:
+    if feature.dim is not None or draft.tables is None:
+        return feature.dim
+    table = draft.tables.get(table_name(feature))
+    return table.dim if table else None
+
+
+def _columns(draft: Draft) -> Iterator[Problem]:
+    label = label_column(draft.data.label) if draft.data else None
+    first: dict[str, tuple[int, object]] = {}
+    for index, feature in enumerate(draft.features):
+        if feature is None:
+            continue
+        column = column_of(feature)
+        where = ("features", index, "column" if feature.column else "name")
+        if label is not None and column.name == label.name:
+            yield Problem(where, "a column other than the label", quoted(column.name))
+            continue
+        earlier, read_as = first.setdefault(column.name, (index, column))
+        twins = draft.feature_names[earlier] == feature.name  # told as such
+        if read_as != column and not twins:
+            yield Problem(
+                where,
+                f"the kind, 'missing' and 'max_length' of features[{earlier}], which reads the same column",
+                f"column {quoted(column.name)} read in another way",
+            )
+
+
+def _processes(draft: Draft) -> Iterator[Problem]:
+    cluster = draft.cluster
+    if cluster is None:
+        return
+    if cluster.ps == 0 and cluster.workers != 1:
+        yield Problem(("cluster", "workers"), "1 where 'ps' is 0", str(cluster.workers))
+    given = {
+        "ps_addresses": cluster.ps_addresses,
+        "worker_addresses": cluster.worker_addresses,
+        "rendezvous_address": cluster.rendezvous_address,
+    }
+    if all(addresses is None for addresses in given.values()):
+        return
+    needed = {
+        "ps_addresses": cluster.ps > 0,
+        "worker_addresses": True,
+        "rendezvous_address": cluster.workers > 1,
+    }
+    present = [name for name, addresses in given.items() if addresses is not None]
+    for name, is_needed in needed.items():
+        if is_needed and given[name] is None:
+            yield Problem(("cluster", name), f"{quoted(name)} beside {listed(present)}", "no such field")
+    for name, count, field in (
+        ("ps_addresses", cluster.ps, "ps"),
+        ("worker_addresses", cluster.workers, "workers"),
+    ):
+        addresses = given[name]
+        if addresses is not None and len(addresses) != count:
+            yield Problem(
+                ("cluster", name),
+                f"{count} {'address' if count == 1 else 'addresses'}, as '{field}' says",
+                str(len(addresses)),
+            )
+
+
+def _addresses(draft: Draft) -> Iterator[Problem]:
+    cluster = draft.cluster
+    if cluster is None:
+        return
+    places: list[tuple[Path, str]] = []
+    for name, addresses in (
+        ("ps_addresses", cluster.ps_addresses),
+        ("worker_addresses", cluster.worker_addresses),
+    ):
+        places += [(("cluster", name, index), address) for index, address in enumerate(addresses or [])]
+    if cluster.rendezvous_address is not None:
+        places.append((("cluster", "rendezvous_address"), cluster.rendezvous_address))
+    seen: set[str] = set()
+    for path, address in places:
+        port = int(address.rpartition(":")[2])
+        if not 1 <= port <= 65535:
+            yield Problem(path, "a port from 1 to 65535", str(port))
+        if address in seen:
+            yield Problem(path, "an address no other process has", quoted(address))
+        seen.add(address)
+
+
+def _schedule(draft: Draft) -> Iterator[Problem]:
+    schedule = draft.schedule
+    if schedule is None:
+        return
+    if schedule.decay == "none":
+        for name in ("decay_steps", "final"):
+            if name in schedule.model_fields_set and getattr(schedule, name) is not None:
+                yield Problem(("schedule", name), f"a 'decay' beside {quoted(name)}", "'decay: none'")
+        return
+    if schedule.decay == "exponential" and schedule.final <= 0:
+        yield Problem(
+            ("schedule", "final"), "a number above 0 with 'decay: exponential'", str(schedule.final)
+        )
+    ends = {"schedule.decay_steps": schedule.decay_steps}
+    if draft.training is not None:
+        ends["training.max_steps"] = draft.training.max_steps
+    for name, end in ends.items():
+        if end is not None and schedule.warmup_steps >= end:
+            yield Problem(
+                ("schedule", "warmup_steps"),
+                f"less than {name}, {end}, so that 'decay: {schedule.decay}' can begin",
+                str(schedule.warmup_steps),
+            )
+
+
+def _weight_decay(draft: Draft) -> Iterator[Problem]:
+    dense = draft.optimizers.dense if draft.optimizers else None
+    if dense is not None and dense.name != "adamw" and dense.weight_decay > 0:
+        yield Problem(
+            ("optimizers", "dense", "weight_decay"),
+            "'weight_decay' only with 'name: adamw'",
+            f"'name: {dense.name}'",
+        )
+
+
+def _places(draft: Draft, folder: str) -> Iterator[Problem]:
+    if draft.output is None:
+        return
+    if draft.output.startswith("~"):
+        yield Problem(("output",), "a path without '~', which only a shell knows", quoted(draft.output))
+        return
+    output = os.path.normpath(os.path.join(folder, draft.output))
+    if _holds(output, folder):
+        yield Problem(("output",), "a folder that does not hold the job file", quoted(draft.output))
+        return
+    for field in ("train", "test") if draft.data else ():
+        for index, pattern in enumerate(getattr(draft.data, field)):
+            if _holds(output, os.path.normpath(os.path.join(folder, pattern))):
+                where = f"data.{field}[{index}]"
+                yield Problem(
+                    ("output",), f"a folder without samples: {where} lies in it", quoted(draft.output)
+                )
+
+
+def _holds(folder: str, path: str) -> bool:
+    return os.path.commonpath([folder, path]) == folder
+
+
+def _model(draft: Draft) -> Iterator[Problem]:
+    tables = {name: table for name, table in (draft.tables or {}).items() if table is not None}
+    if (
+        draft.model is None
+        or not draft.features_known
+        or draft.tables is None
+        or len(tables) < len(draft.tables)
+    ):
+        return
+    from models.build import check_model  # only here: whoever reads no job must not wait for tf-keras
+
+    features = [feature for feature in draft.features if feature is not None]
+    for message in check_model(draft.model, inputs(features, tables)):
+        yield _model_problem(message)
+
+
+def _model_problem(message: str) -> Problem:
+    """`groups.2: expected …, found …` as a problem of `model.groups[2]`."""
+    match = _MODEL_MESSAGE.fullmatch(message)
+    if match is None:
+        return Problem(("model",), "a model that fits the features", message)
+    place, expected, found = match.groups()
+    path = tuple(int(part) if part.isdigit() else part for part in place.split("."))
+    return Problem(("model", *path), expected, found)
+
+
+_RULES: tuple[Callable[[Draft], Iterator[Problem]], ...] = (
+    _feature_names,
+    _feature_tables,
+    _unused_tables,
+    _queries,
+    _columns,
+    _processes,
+    _addresses,
+    _schedule,
+    _weight_decay,
+)

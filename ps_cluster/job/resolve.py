@@ -1,0 +1,78 @@
+"""What follows from a job: its tables, the columns it reads, the model's inputs, its places on disk."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from data.columns import Column
+from models.inputs import InputSpec
+from ps_cluster.job.schema import DenseFeature, Feature, IdFeature, IdListFeature, Job, Table
+
+
+@dataclass(frozen=True)
+class JobFile:
+    """A job and the file it was read from."""
+
+    job: Job
+    path: str  # as it was given
+    folder: str  # absolute; paths in the job start here
+    text: str
+
+    @property
+    def output(self) -> str:
+        """The output folder, absolute."""
+        return os.path.normpath(os.path.join(self.folder, self.job.output))
+
+
+def tables_of(job: Job) -> dict[str, Table]:
+    """All tables by name: the declared ones, then the features' own, each in the order of the job file."""
+    own = {f.name: Table(dim=f.dim) for f in job.features if not isinstance(f, DenseFeature) and f.dim}
+    return {**job.tables, **own}
+
+
+def table_name(feature: IdFeature | IdListFeature) -> str:
+    """Name of the table a feature's ids are looked up in."""
+    return feature.table or feature.name
+
+
+def columns_of(job: Job) -> list[Column]:
+    """The label's column, then every column a feature needs, each once; the label as float32."""
+    columns = [label_column(job.data.label), *(column_of(feature) for feature in job.features)]
+    return list(dict.fromkeys(columns))
+
+
+def label_column(name: str) -> Column:
+    """The column of labels; a null in it is an error."""
+    return Column(name, "float32")
+
+
+def column_of(feature: Feature) -> Column:
+    """The column one feature is read from."""
+    name = feature.column or feature.name
+    if isinstance(feature, IdFeature):
+        return Column(name, "int64", feature.missing)
+    if isinstance(feature, IdListFeature):
+        return Column(name, "int64_list", feature.missing, feature.max_length)
+    return Column(name, "float32", feature.missing)
+
+
+def inputs_of(job: Job) -> list[InputSpec]:
+    """What the model is given, in the order of the features."""
+    return inputs(job.features, job.tables)
+
+
+def inputs(features: Sequence[Feature], tables: Mapping[str, Table]) -> list[InputSpec]:
+    """`inputs_of` for features and declared tables."""
+    specs = []
+    for feature in features:
+        if isinstance(feature, DenseFeature):
+            specs.append(InputSpec(feature.name, "dense", 1))
+            continue
+        dim = feature.dim or tables[table_name(feature)].dim
+        if isinstance(feature, IdListFeature) and feature.pooling == "none":
+            specs.append(InputSpec(feature.name, "sequence", dim, feature.query))
+        else:
+            specs.append(InputSpec(feature.name, "vector", dim))
+    return specs

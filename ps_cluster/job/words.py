@@ -1,0 +1,153 @@
+"""What pydantic finds wrong with a job, in the words of the job file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from ps_cluster.job.problems import Path, Problem, found_text, listed, quoted, suggestion
+from ps_cluster.job.schema import Job
+
+Schema = Mapping[str, Any]
+
+_NUMBER = re.compile(r"[-+]?[0-9.]+")
+
+ROOT: Schema = Job.model_json_schema()
+
+
+def problems_of(error: ValidationError, value: object) -> list[Problem]:
+    """One problem for each of pydantic's errors about `value`, the whole job as plain values."""
+    return [_problem(details, value) for details in error.errors(include_url=False, include_context=False)]
+
+
+def described(schema: Schema) -> str:
+    """The values a schema accepts, e.g. `an integer above 0`."""
+    schema = _plain(schema)
+    if "expected" in schema:
+        return str(schema["expected"])
+    if "const" in schema:
+        return found_text(schema["const"])
+    if "enum" in schema:
+        return f"one of {listed(schema['enum'])}"
+    if "oneOf" in schema:
+        tag = schema["discriminator"]["propertyName"]
+        return f"a mapping with {quoted(tag)}: one of {listed(schema['discriminator']['mapping'])}"
+    kind = schema.get("type")
+    if kind in ("integer", "number"):
+        return f"{'an integer' if kind == 'integer' else 'a number'}{_bounds(schema)}"
+    if kind == "string":
+        return "text"
+    if kind == "array":
+        return "a list with at least one value" if schema.get("minItems") else "a list"
+    if kind == "object" and "properties" in schema:
+        return f"a mapping with the fields {listed(schema['properties'])}"
+    if kind == "object":
+        return "a mapping by name"
+    return "another value"
+
+
+def _bounds(schema: Schema) -> str:
+    words = []
+    if "minimum" in schema:
+        words.append(f"of at least {schema['minimum']}")
+    if "exclusiveMinimum" in schema:
+        words.append(f"above {schema['exclusiveMinimum']}")
+    if "maximum" in schema:
+        words.append(f"of at most {schema['maximum']}")
+    if "exclusiveMaximum" in schema:
+        words.append(f"below {schema['exclusiveMaximum']}")
+    return f" {' and '.join(words)}" if words else ""
+
+
+def _problem(details: Mapping[str, Any], whole: object) -> Problem:
+    path, schema, value = _walk(details["loc"], whole)
+    kind = details["type"]
+    if kind == "missing":
+        return Problem(path, described(schema), "no such field")
+    if kind == "extra_forbidden":
+        _, section, _ = _walk(details["loc"][:-1], whole)
+        fields = list(_plain(section)["properties"])
+        name = path[-1]
+        return Problem(
+            path,
+            f"one of the fields {listed(fields)}",
+            f"{quoted(str(name))}{suggestion(name, fields)}",
+            True,
+        )
+    if kind in ("union_tag_not_found", "union_tag_invalid"):
+        choice = _plain(schema)["discriminator"]
+        tag, names = choice["propertyName"], list(choice["mapping"])
+        mapping = value if isinstance(value, dict) else {}
+        found = found_text(mapping[tag]) if tag in mapping else "no such field"
+        return Problem(
+            (*path, tag), f"one of {listed(names)}", f"{found}{suggestion(mapping.get(tag), names)}"
+        )
+    if details["loc"][-1:] == ("[key]",):
+        return Problem(path, described(schema["propertyNames"]), quoted(str(path[-1])), True)
+    plain = _plain(schema)
+    found = found_text(value)
+    if "enum" in plain:
+        found += suggestion(value, plain["enum"])
+    elif plain.get("type") in ("integer", "number") and isinstance(value, str) and _NUMBER.fullmatch(value):
+        found = f"the text {found}"
+    return Problem(path, described(schema), found)
+
+
+def _walk(loc: Sequence[str | int], value: object) -> tuple[Path, Schema, object]:
+    """Path, schema and value at pydantic's `loc`, which besides fields and indices names variants of unions.
+
+    For a wrong key of a mapping (`[key]`) the schema is the mapping's.
+    """
+    schema: Schema = ROOT
+    path: Path = ()
+    for part, following in zip(loc, [*loc[1:], None]):
+        plain = _plain(schema)
+        if "discriminator" in plain and part in plain["discriminator"]["mapping"]:
+            schema = {"$ref": plain["discriminator"]["mapping"][part]}
+            continue
+        if part == "[key]":
+            continue
+        path = (*path, part)
+        value = _member(value, part)
+        if following != "[key]":
+            schema = _member_schema(plain, part)
+    return path, schema, value
+
+
+def _member(value: object, part: str | int) -> object:
+    if isinstance(value, dict):
+        return value.get(part)
+    if isinstance(value, list) and isinstance(part, int) and part < len(value):
+        return value[part]
+    return None
+
+
+def _member_schema(schema: Schema, part: str | int) -> Schema:
+    if isinstance(part, int):
+        return schema.get("items", {})
+    if part in schema.get("properties", {}):
+        return schema["properties"][part]
+    for member in _of_any_name(schema):
+        return member
+    return {}
+
+
+def _of_any_name(schema: Schema) -> Iterator[Schema]:
+    yield from schema.get("patternProperties", {}).values()
+    if isinstance(schema.get("additionalProperties"), Mapping):
+        yield schema["additionalProperties"]
+
+
+def _plain(schema: Schema) -> Schema:
+    """The schema behind references, without the null of an optional field."""
+    while True:
+        if "$ref" in schema:
+            target = ROOT["$defs"][schema["$ref"].rpartition("/")[2]]
+            schema = {**target, **{key: schema[key] for key in schema if key != "$ref"}}
+        elif "anyOf" in schema:
+            (schema,) = (member for member in schema["anyOf"] if member.get("type") != "null")
+        else:
+            return schema
