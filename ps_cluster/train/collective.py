@@ -10,6 +10,7 @@ import numpy as np
 
 from ps_cluster.errors import RunError
 from ps_cluster.job.membership import Membership, port_of
+from ps_cluster.train.reach import wait_until_reachable
 
 _LOOPBACK = {"localhost", "127.0.0.1"}
 
@@ -50,6 +51,8 @@ def joined(membership: Membership) -> Iterator[None]:
             os.environ.setdefault("HOROVOD_GLOO_IFACE", "lo")
         if membership.index == 0:
             server = _serve_rendezvous(membership.rendezvous, hosts)
+        else:  # Horovod itself gives up after a few refused connections, by aborting the process
+            wait_until_reachable("worker 0's rendezvous", membership.rendezvous, f"worker {membership.index}")
     import horovod.tensorflow as hvd
 
     try:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import os
-import socket
-import time
 from dataclasses import dataclass
 
 import tensorflow as tf
 
-from ps_cluster.errors import RunError
 from ps_cluster.job.membership import Membership
-
-_PS_START_SECONDS = 300.0
+from ps_cluster.train.reach import wait_until_reachable
 
 
 @dataclass(frozen=True)
@@ -37,7 +33,9 @@ def connect(membership: Membership) -> Devices:
         host = "/job:localhost/replica:0/task:0"
         ps: tuple[str, ...] = (f"{host}/device:CPU:0",)
     else:
-        _wait_for_ps(membership)
+        # TensorFlow waits for a missing PS without end and without a word; so it is asked only when all listen.
+        for index, address in enumerate(membership.ps):
+            wait_until_reachable(f"PS {index}", address, f"worker {membership.index}")
         cluster = tf.train.ClusterSpec(
             {"ps": list(membership.ps), "worker": {membership.index: membership.address}}
         )
@@ -48,20 +46,3 @@ def connect(membership: Membership) -> Devices:
         ps = tuple(f"/job:ps/replica:0/task:{index}/device:CPU:0" for index in range(len(membership.ps)))
     return Devices(ps, f"{host}/device:CPU:0", f"{host}/device:{'GPU' if gpus else 'CPU'}:0")
 
-
-def _wait_for_ps(membership: Membership) -> None:
-    """TensorFlow waits for a missing PS without end and without a word; so it is asked only when all listen."""
-    deadline = time.monotonic() + _PS_START_SECONDS
-    for index, address in enumerate(membership.ps):
-        host, _, port = address.rpartition(":")
-        while True:
-            try:
-                socket.create_connection((host, int(port)), timeout=5).close()
-                break
-            except OSError as error:
-                if time.monotonic() > deadline:
-                    raise RunError(
-                        f"worker {membership.index}: PS {index} at {address} did not answer within "
-                        f"{_PS_START_SECONDS:.0f} s: {error}"
-                    ) from error
-                time.sleep(0.2)
