@@ -32,7 +32,9 @@ def run(args: argparse.Namespace) -> int:
 
     cluster = None
     if args.job is not None:
-        import_tensorflow(gpu=False)  # quietly and without GPU, before the check of the job's model imports it
+        import_tensorflow(
+            gpu=False
+        )  # quietly and without GPU, before the check of the job's model imports it
         from ps_cluster.job.load import load_job
 
         cluster = load_job(args.job).job.cluster
