@@ -17,7 +17,7 @@ from ps_cluster.errors import RunError, UserError
 
 State = Literal["running", "finished", "failed", "stopped"]
 
-RESULTS = frozenset({"checkpoint", "saved_model"})
+RESULTS = frozenset({"checkpoint", "export"})
 """Entries worth keeping: a new run replaces them only when asked to."""
 
 LEFTOVERS = frozenset({"logs", "events.jsonl", "run.json", "report.json", "tensorboard", "scratch"})

@@ -33,7 +33,7 @@ def test_an_unfinished_run_is_replaced_without_asking(tmp_path: Path) -> None:
             output.mark(state)
 
 
-@pytest.mark.parametrize("result", ["checkpoint", "saved_model"])
+@pytest.mark.parametrize("result", ["checkpoint", "export"])
 def test_results_of_an_unfinished_run_are_kept(tmp_path: Path, result: str) -> None:
     with claimed_output(tmp_path, "small") as output:
         (tmp_path / result).mkdir()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pty
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,7 +63,7 @@ def test_a_terminal_is_known_as_one() -> None:
     assert not Screen(terminal).isatty()
 
 
-def test_events_come_when_their_line_is_complete(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_events_come_when_their_line_is_complete(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     tail = EventsTail(path)
     assert tail.read() == []
@@ -73,10 +75,30 @@ def test_events_come_when_their_line_is_complete(tmp_path) -> None:  # type: ign
     assert tail.read() == [{"a": 2}, {"a": 3}]
 
 
-def test_a_renderer_that_fails_is_reported_and_ends_nothing(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_a_renderer_that_fails_is_reported_and_ends_nothing(tmp_path: Path) -> None:
     def broken() -> None:
         raise ValueError("no colours")
 
     display = Display(EventsTail(tmp_path / "events"), broken)  # type: ignore[arg-type]
     display.close()
-    assert display.problem == "the display stopped: ValueError: no colours"
+    assert display.problem == "nothing was shown: ValueError: no colours"
+
+
+def test_an_event_that_cannot_be_shown_does_not_hide_the_next(tmp_path: Path) -> None:
+    shown = []
+
+    class Picky:
+        def event(self, event: dict[str, Any]) -> None:
+            shown.append(event["step"])
+
+        def tick(self) -> None: ...
+
+        def close(self) -> None:
+            shown.append("closed")
+
+    path = tmp_path / "events"
+    path.write_text('{"step": 1}\n{"stop": 2}\n{"step": 3}\n')
+    display = Display(EventsTail(path), Picky)
+    display.close()
+    assert shown == [1, 3, "closed"]
+    assert display.problem == "an event was not shown: KeyError: 'step'"
