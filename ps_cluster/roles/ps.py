@@ -14,7 +14,7 @@ from ps_cluster.errors import RunError
 from ps_cluster.job.membership import Membership
 from ps_cluster.launch.pdeathsig import die_with_launcher
 from ps_cluster.launch.ports import listen_error
-from ps_cluster.quiet import held_output, import_tensorflow
+from ps_cluster.quiet import drop_held_output, held_output, import_tensorflow
 
 
 def _load_own_ops() -> None:
@@ -72,6 +72,7 @@ def _check_port(membership: Membership) -> None:
 
 def _leave(status: int) -> Callable[[int, FrameType | None], None]:
     def leave(signum: int, frame: FrameType | None) -> None:
+        drop_held_output()
         for stream in (sys.stdout, sys.stderr):
             # gone, or being written to at this very moment
             with contextlib.suppress(OSError, ValueError, RuntimeError):

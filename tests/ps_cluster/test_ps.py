@@ -108,8 +108,9 @@ def test_a_ps_told_to_end_while_it_starts_does_so(addresses: list[str]) -> None:
     )
     assert line(server) == "1\n"
     server.terminate()
-    server.communicate(timeout=PATIENCE_SECONDS)
+    out, err = server.communicate(timeout=PATIENCE_SECONDS)
     assert server.returncode in (0, -signal.SIGTERM)
+    assert (out, err) == ("", "")
 
 
 def test_a_ps_dies_with_its_launcher(tmp_path: Path) -> None:

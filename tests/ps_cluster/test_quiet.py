@@ -55,6 +55,14 @@ def test_a_process_that_dies_shows_what_was_written(death: str) -> None:
     assert (done.stdout, done.stderr) == ("", "needs AVX")
 
 
+def test_a_process_that_ends_on_purpose_drops_what_was_written() -> None:
+    done = run(
+        "from ps_cluster.quiet import drop_held_output\n"
+        "with held_output():\n    os.write(2, b'noise'); drop_held_output(); os._exit(0)"
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 def test_closed_streams_are_no_obstacle() -> None:
     done = run("os.close(1)\nwith held_output():\n    pass\nos.write(2, b'fine')")
     assert (done.returncode, done.stderr) == (0, "fine")
