@@ -51,12 +51,14 @@ def held_output() -> Iterator[None]:
     os.dup2(sink, 1)
     os.dup2(sink, 2)
     os.close(sink)
+    _keepers.append(keeper)
     well = False
     try:
         yield
         well = True
     finally:
         _flush()
+        _keepers.remove(keeper)
         if well:  # before the pipe closes, or the keeper would take that for this process's death
             os.kill(keeper, signal.SIGKILL)
         os.dup2(real_out, 1)
@@ -64,6 +66,15 @@ def held_output() -> Iterator[None]:
         os.close(real_out)
         os.close(real_err)
         os.waitpid(keeper, 0)
+
+
+def drop_held_output() -> None:
+    """Forget what is held back now; for the signal handler of a process that ends on purpose."""
+    for keeper in _keepers:
+        os.kill(keeper, signal.SIGKILL)
+
+
+_keepers: list[int] = []  # processes that hold text now
 
 
 def _keep(source: int, sink: int, shown_on: int) -> None:

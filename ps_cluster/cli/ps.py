@@ -27,12 +27,10 @@ def run(args: argparse.Namespace) -> int:
     from ps_cluster.launch.pdeathsig import die_with_launcher
 
     die_with_launcher()
-    from ps_cluster.quiet import import_tensorflow
     from ps_cluster.roles.ps import run_ps
 
     cluster = None
     if args.job is not None:
-        import_tensorflow(gpu=False)  # quietly and without GPU, before the check of the job's model imports it
         from ps_cluster.job.load import load_job
 
         cluster = load_job(args.job).job.cluster

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TextIO
 
 from ps_cluster.launch.events_tail import EventsTail
@@ -15,7 +16,7 @@ _LAST_LOOK_SECONDS = 3.0
 class Renderer(Protocol):
     """What shows events."""
 
-    def handle(self, event: dict[str, Any]) -> None:
+    def event(self, event: dict[str, Any]) -> None:
         """Show one event."""
 
     def tick(self) -> None:
@@ -31,7 +32,7 @@ class PlainRenderer:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
-    def handle(self, event: dict[str, Any]) -> None:
+    def event(self, event: dict[str, Any]) -> None:
         """Print the event."""
         fields = "  ".join(f"{key} {_text(value)}" for key, value in event.items() if key != "event")
         self._stream.write(f"{event.get('event', '?'):<11} {fields}".rstrip() + "\n")
@@ -60,19 +61,28 @@ class Display:
         self._thread.join(_LAST_LOOK_SECONDS)
 
     def _run(self) -> None:
-        try:
+        with self._survived("nothing was shown"):
             renderer = self._make_renderer()
             try:
                 over = False
                 while not over:
                     over = self._over.wait(_POLL_SECONDS)
                     for event in self._tail.read():
-                        renderer.handle(event)
-                    renderer.tick()
+                        with self._survived("an event was not shown"):
+                            renderer.event(event)
+                    with self._survived("the display stood still"):
+                        renderer.tick()
             finally:
-                renderer.close()
-        except Exception as error:  # the run goes on without a display
-            self.problem = f"the display stopped: {type(error).__name__}: {error}"
+                with self._survived("the display was not put away"):
+                    renderer.close()
+
+    @contextlib.contextmanager
+    def _survived(self, what: str) -> Iterator[None]:
+        """The run goes on whatever happens to its display; the first problem is told at the end."""
+        try:
+            yield
+        except Exception as error:
+            self.problem = self.problem or f"{what}: {type(error).__name__}: {error}"
 
 
 def _text(value: object) -> str:

@@ -17,7 +17,7 @@ from ps_cluster.errors import RunError, UserError
 
 State = Literal["running", "finished", "failed", "stopped"]
 
-RESULTS = frozenset({"checkpoint", "saved_model"})
+RESULTS = frozenset({"checkpoint", "export"})
 """Entries worth keeping: a new run replaces them only when asked to."""
 
 LEFTOVERS = frozenset({"logs", "events.jsonl", "run.json", "report.json", "tensorboard", "scratch"})
@@ -65,6 +65,7 @@ def claimed_output(folder: Path, job_name: str, overwrite: bool = False) -> Iter
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        _refuse_foreign(folder)
         lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise UserError(
@@ -72,7 +73,7 @@ def claimed_output(folder: Path, job_name: str, overwrite: bool = False) -> Iter
         ) from None
     try:
         _take(lock, folder)
-        _check_contents(folder, overwrite)
+        _refuse_results(folder, overwrite)
         started = datetime.now(timezone.utc).isoformat(timespec="seconds")
         output = Output(folder, job_name, started)
         try:
@@ -102,22 +103,29 @@ def _take(lock: int, folder: Path) -> None:
         raise RunError(f"output: cannot lock {folder / _LOCK}: {error.strerror}") from None
 
 
-def _check_contents(folder: Path, overwrite: bool) -> None:
-    entries = {entry.name for entry in folder.iterdir() if not _is_ours_for_the_moment(entry.name)}
-    if not entries:
-        return
+def _refuse_foreign(folder: Path) -> None:
+    entries = _entries(folder)
     foreign = sorted(entries - RESULTS - LEFTOVERS)
-    if "run.json" not in entries and foreign:
+    if foreign and "run.json" not in entries:
         raise UserError(
             f"output: expected an empty folder or that of an earlier run, found {foreign[0]!r} in {folder}"
         )
+
+
+def _refuse_results(folder: Path, overwrite: bool) -> None:
+    entries = _entries(folder)
     kept = sorted(entries & RESULTS)
-    if overwrite or (_state(folder) in ("running", "failed", "stopped") and not kept):
+    unfinished = _state(folder) in ("running", "failed", "stopped")
+    if overwrite or not entries or (unfinished and not kept):
         return
     what = f"{', '.join(kept)} of an earlier run" if kept else "a finished run"
     raise UserError(
         f"output: expected a folder without results, found {what} in {folder} (--overwrite replaces it)"
     )
+
+
+def _entries(folder: Path) -> set[str]:
+    return {entry.name for entry in folder.iterdir()} - {_LOCK, "run.json.tmp"}
 
 
 def _state(folder: Path) -> str | None:
@@ -137,10 +145,6 @@ def _clear(folder: Path) -> None:
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
-
-
-def _is_ours_for_the_moment(name: str) -> bool:
-    return name == _LOCK or name == "run.json.tmp"
 
 
 def _why(folder: Path, error: OSError) -> str:

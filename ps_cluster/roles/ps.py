@@ -14,7 +14,7 @@ from ps_cluster.errors import RunError
 from ps_cluster.job.membership import Membership
 from ps_cluster.launch.pdeathsig import die_with_launcher
 from ps_cluster.launch.ports import listen_error
-from ps_cluster.quiet import held_output, import_tensorflow
+from ps_cluster.quiet import drop_held_output, held_output, import_tensorflow
 
 
 def _load_own_ops() -> None:
@@ -34,7 +34,7 @@ def run_ps(membership: Membership, libraries: Sequence[Callable[[], object]] = (
       libraries: what to call, after TensorFlow and TFRA are imported, so that further ops are registered.
 
     Raises:
-      RunError: the port cannot be listened on, or TensorFlow cannot start its server.
+      RunError: the port cannot be listened on, ops cannot be loaded, or TensorFlow cannot start its server.
     """
     die_with_launcher()
     # A TensorFlow server cannot be shut down: at the end the process goes, whatever is connected or running.
@@ -42,8 +42,11 @@ def run_ps(membership: Membership, libraries: Sequence[Callable[[], object]] = (
     signal.signal(signal.SIGINT, _leave(130))
     _check_port(membership)
     tf = import_tensorflow(gpu=False)
-    for load in libraries:
-        load()
+    try:
+        for load in libraries:
+            load()
+    except (FileNotFoundError, tf.errors.OpError) as error:  # not built, or built for another TensorFlow
+        raise RunError(f"ps {membership.index}: cannot load the ops: {error}") from None
     cluster = tf.train.ClusterSpec({"ps": list(membership.ps)})
     try:
         with held_output():
@@ -69,6 +72,7 @@ def _check_port(membership: Membership) -> None:
 
 def _leave(status: int) -> Callable[[int, FrameType | None], None]:
     def leave(signum: int, frame: FrameType | None) -> None:
+        drop_held_output()
         for stream in (sys.stdout, sys.stderr):
             # gone, or being written to at this very moment
             with contextlib.suppress(OSError, ValueError, RuntimeError):

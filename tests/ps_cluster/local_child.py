@@ -1,0 +1,93 @@
+"""A started process of a local cluster without training in it: `local_child ROLE INDEX MODE TAG [flags]`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+from ps_cluster.launch.pdeathsig import die_with_launcher
+
+
+class UnavailableError(Exception):
+    """Named like what TensorFlow raises when the other side is gone."""
+
+
+def main() -> None:
+    die_with_launcher()
+    role, index, mode, tag = sys.argv[1:5]
+    flags = sys.argv[5:]
+    print(f"{role} {index} runs as {mode}", flush=True)
+    config = json.loads(os.environ["TF_CONFIG"])
+    assert config["task"] == {"type": role, "index": int(index)}
+    with socket.socket() as server:
+        host, port = config["cluster"][role][int(index)].split(":")
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind((host, int(port)))
+        server.listen()
+        act(mode, flags, tag)
+
+
+def act(mode: str, flags: list[str], tag: str) -> None:
+    if mode == "finish":
+        write_events(flags, 3)
+    elif mode == "flood":
+        write_events(flags, 20_000)
+    elif mode == "slowly":
+        write_events(flags, 1)
+        time.sleep(2)
+    elif mode == "wait":
+        time.sleep(300)
+    elif mode == "deaf":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        print("deaf now", flush=True)
+        time.sleep(300)
+    elif mode == "raise":
+        time.sleep(0.5)
+        raise ValueError("a batch of 7 rows\nfor 8 places")
+    elif mode == "consequence":
+        time.sleep(0.3)
+        raise UnavailableError("Socket closed")
+    elif mode == "mistake":
+        print("train.orc: column label: row 5: expected 0 or 1, found 7", file=sys.stderr)
+        sys.exit(2)
+    elif mode == "suicide":
+        time.sleep(0.3)
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif mode == "leave":
+        sys.exit(0)
+    elif mode == "parent":
+        code = f"import time; print({tag!r}); time.sleep(300)"
+        subprocess.Popen([sys.executable, "-c", code, tag])
+        time.sleep(300)
+    elif mode == "careful parent":  # its child watches it, as a reader process does
+        code = (
+            "import sys, time; from ps_cluster.launch.pdeathsig import die_with_parent; "
+            "die_with_parent(int(sys.argv[1])); time.sleep(300)"
+        )
+        subprocess.Popen([sys.executable, "-c", code, str(os.getpid()), tag])
+        time.sleep(300)
+    elif mode == "fill":
+        while True:
+            print("x" * 1000, flush=True)
+    else:
+        raise AssertionError(mode)
+
+
+def write_events(flags: list[str], count: int) -> None:
+    if "--events" not in flags:
+        return
+    with open(flags[flags.index("--events") + 1], "a", encoding="utf-8") as events:
+        for step in range(count):
+            events.write(json.dumps({"event": "step", "step": step, "loss": 0.5}) + "\n")
+    if "--report" in flags:
+        with open(flags[flags.index("--report") + 1], "w", encoding="utf-8") as report:
+            report.write("{}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""An output folder belongs to one run at a time, and results are not lost by accident."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ps_cluster.errors import UserError
+from ps_cluster.launch.output import claimed_output
+
+
+def test_a_new_folder_is_made_with_its_parents(tmp_path: Path) -> None:
+    folder = tmp_path / "a" / "b"
+    with claimed_output(folder, "small") as output:
+        run = json.loads((folder / "run.json").read_text())
+        assert (run["job"], run["state"], run["pid"]) == ("small", "running", os.getpid())
+        assert output.logs.is_dir()
+        output.mark("finished")
+    assert json.loads((folder / "run.json").read_text())["state"] == "finished"
+
+
+def test_an_unfinished_run_is_replaced_without_asking(tmp_path: Path) -> None:
+    for state in ("failed", "stopped", "running"):
+        with claimed_output(tmp_path, "small") as output:
+            assert not output.events.exists() and not any(output.logs.iterdir())
+            output.events.touch()
+            (output.logs / "ps-0.log").touch()
+            output.mark(state)
+
+
+@pytest.mark.parametrize("result", ["checkpoint", "export"])
+def test_results_of_an_unfinished_run_are_kept(tmp_path: Path, result: str) -> None:
+    with claimed_output(tmp_path, "small") as output:
+        (tmp_path / result).mkdir()
+        (tmp_path / result / "part").touch()
+        output.mark("failed")
+    with (
+        pytest.raises(UserError, match=f"found {result} of an earlier run in .*--overwrite"),
+        claimed_output(tmp_path, "small"),
+    ):
+        pass
+    assert (tmp_path / result / "part").exists()
+    with claimed_output(tmp_path, "small", overwrite=True):
+        assert not (tmp_path / result).exists()
+
+
+def test_a_finished_run_is_kept(tmp_path: Path) -> None:
+    with claimed_output(tmp_path, "small") as output:
+        output.events.write_text("{}\n")
+        output.mark("finished")
+    with pytest.raises(UserError, match="found a finished run"), claimed_output(tmp_path, "small"):
+        pass
+    assert output.events.read_text() == "{}\n"
+    (tmp_path / "notes.txt").write_text("mine")
+    with claimed_output(tmp_path, "small", overwrite=True):
+        assert not output.events.exists()
+        assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_a_damaged_record_counts_as_a_finished_run(tmp_path: Path) -> None:
+    with claimed_output(tmp_path, "small"):
+        (tmp_path / "run.json").write_text("{")
+    with pytest.raises(UserError, match="found a finished run"), claimed_output(tmp_path, "small"):
+        pass
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_folder_with_something_else_is_left_alone(tmp_path: Path, overwrite: bool) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "thesis.tex").touch()
+    with (
+        pytest.raises(UserError, match=r"expected an empty folder .* found 'thesis.tex'"),
+        claimed_output(tmp_path, "small", overwrite),
+    ):
+        pass
+    assert sorted(os.listdir(tmp_path)) == ["logs", "thesis.tex"]
+
+
+def test_a_folder_in_use_is_refused_even_to_overwrite(tmp_path: Path) -> None:
+    with (
+        claimed_output(tmp_path, "small"),
+        pytest.raises(UserError, match=f"found process {os.getpid()} using"),
+        claimed_output(tmp_path, "small", overwrite=True),
+    ):
+        pass
+
+
+def test_the_hold_ends_with_the_process_and_is_not_inherited(tmp_path: Path) -> None:
+    code = (
+        "import os, subprocess, sys; from pathlib import Path; from ps_cluster.launch.output import *\n"
+        "with claimed_output(Path(sys.argv[1]), 'small'):\n"
+        "    subprocess.Popen(['sleep', '30'], stdout=subprocess.DEVNULL); print(flush=True); os.abort()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, tmp_path], stdout=subprocess.PIPE, start_new_session=True
+    )
+    process.communicate()
+    with claimed_output(tmp_path, "small"):
+        pass
+    os.killpg(process.pid, 9)
+
+
+@pytest.mark.parametrize("below", ["file", "file/folder", "n" * 300])
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, below: str) -> None:
+    (tmp_path / "file").touch()
+    with (
+        pytest.raises(UserError, match="output: expected a folder that can be written, found /"),
+        claimed_output(tmp_path / below, "small"),
+    ):
+        pass
+
+
+def test_a_folder_that_cannot_be_written_is_named() -> None:
+    """Not by permissions, which do not bind root."""
+    with (
+        pytest.raises(UserError, match="output: expected a folder that can be written, found /"),
+        claimed_output(Path("/sys/output"), "small"),
+    ):
+        pass
