@@ -156,7 +156,7 @@ def worker(allgather, scores, labels, folder, buffer_rows, gather_rows):
     buffer_rows=st.integers(1, 20),
     gather_rows=st.integers(1, 100),
 )
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=12)
 def test_workers_with_unequal_or_empty_shares_get_the_figures_of_all(
     tmp_path_factory, shares, buffer_rows, gather_rows
 ):
@@ -218,8 +218,9 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
             spill.add(np.zeros(1, np.float32), np.zeros(1))
 
 
-MEMORY = """
-import resource, sys
+# Not ru_maxrss: that one also counts what the process was before exec.
+MEMORY = r"""
+import re, sys
 import numpy as np
 from ps_cluster.metrics import ScoreSpill, one_worker
 rows, folder, crowd = int(sys.argv[1]), sys.argv[2], float(sys.argv[3])
@@ -231,7 +232,7 @@ with ScoreSpill(folder, buffer_rows=2**16, gather_rows=2**16) as spill:
         spill.add(scores, random.random(10_000) < 0.1)
     assert spill.spilled_rows >= rows - 2**16
     assert 0.49 < spill.auc(one_worker) < 0.51
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+print(re.search(r"VmHWM:\s+(\d+) kB", open("/proc/self/status").read())[1])
 """
 
 
@@ -244,5 +245,5 @@ def test_memory_does_not_grow_with_the_rows(tmp_path, crowd):
         )
         return int(done.stdout)
 
-    few, many = peak_kilobytes(1_000_000), peak_kilobytes(5_000_000)
-    assert many - few < 2_000  # the four million more rows are 16 MB as keys
+    few, many = peak_kilobytes(1_000_000), peak_kilobytes(3_000_000)
+    assert many - few < 2_000  # the two million more rows are 8 MB as keys
