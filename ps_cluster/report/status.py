@@ -27,7 +27,7 @@ class Status:
         elif kind == "phase":
             self.phase = event["name"]
         elif kind == "saved":
-            self.saved[event["what"]] = event["path"]
+            self.saved[event.get("what", "checkpoint")] = event["path"]
         elif kind == "done":
             self.phase = "done"
         if kind == "step":

@@ -81,7 +81,9 @@ def result(status: Status) -> Block:
 
 def commands(event: Mapping[str, Any]) -> Block:
     """The next commands to try, from a `next` event."""
-    return Block("Next", [(command, why) for command, why in event["commands"]])
+    return Block(
+        "Next", [("", line) for command, why in event["commands"] for line in (command, f"    {why}")]
+    )
 
 
 def _tables(tables: list[Mapping[str, Any]]) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""An allgather between real processes over sockets: what Horovod does for workers, without Horovod."""
+"""An allgather between real processes over pipes: what Horovod does for workers, without Horovod."""
 
 from __future__ import annotations
 
@@ -9,52 +9,60 @@ from typing import Any
 
 import numpy as np
 
-# Not fork: the test process may run TensorFlow's threads; a forked child could wait for their locks for ever.
-_context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["ps_cluster.metrics"])
 
+class Workers:
+    """Processes that run the same function on shares of their own, and can gather arrays meanwhile."""
 
-def on_workers(work: Callable[..., Any], arguments: list[tuple[Any, ...]]) -> list[Any]:
-    """`work(allgather, *arguments[rank])` in one process per rank; their results, an error as its text.
+    def __init__(self, count: int):
+        # Not fork: the test process may run TensorFlow's threads; a child could wait for their locks.
+        context = multiprocessing.get_context("spawn")
+        pipes = [context.Pipe() for _ in range(count)]
+        self._connections = [ours for ours, _ in pipes]
+        self._processes = [context.Process(target=_serve, args=(theirs,), daemon=True) for _, theirs in pipes]
+        for process in self._processes:
+            process.start()
+        for _, theirs in pipes:
+            theirs.close()
 
-    Fails when the workers do not make the same calls: another dtype, or another number of them.
-    """
-    pipes = [_context.Pipe() for _ in arguments]
-    processes = [
-        _context.Process(target=_worker, args=(theirs, work, arguments[rank]), daemon=True)
-        for rank, (_, theirs) in enumerate(pipes)
-    ]
-    for process in processes:
-        process.start()
-    try:
-        return _serve([ours for ours, _ in pipes])
-    finally:
-        for process in processes:
+    def run(self, work: Callable[..., Any], shares: list[tuple[Any, ...]]) -> list[Any]:
+        """`work(allgather, *share)` in one process per share; their results, an error as its text.
+
+        Fails when the workers do not make the same calls: another dtype, or another number of them.
+        """
+        connections = self._connections[: len(shares)]
+        for connection, share in zip(connections, shares, strict=True):
+            connection.send((work, share))
+        while True:
+            messages = [connection.recv() for connection in connections]
+            kinds = [kind for kind, _ in messages]
+            assert len(set(kinds)) == 1, f"workers do different things: {kinds}"
+            if kinds[0] == "result":
+                return [value for _, value in messages]
+            whole = np.concatenate([value for _, value in messages])
+            for connection in connections:
+                connection.send(whole)
+
+    def close(self) -> None:
+        for connection in self._connections:
+            connection.close()
+        for process in self._processes:
             process.join(10)
-            if process.is_alive():
-                process.kill()
+            process.kill()
 
 
-def _serve(connections: list[Connection]) -> list[Any]:
-    while True:
-        messages = [connection.recv() for connection in connections]
-        kinds = {kind for kind, _ in messages}
-        assert len(kinds) == 1, f"workers do different things: {[kind for kind, _ in messages]}"
-        if kinds == {"result"}:
-            return [value for _, value in messages]
-        whole = np.concatenate([value for _, value in messages])
-        for connection in connections:
-            connection.send(whole)
-
-
-def _worker(connection: Connection, work: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+def _serve(connection: Connection) -> None:
     def allgather(array: np.ndarray) -> np.ndarray:
         assert array.ndim == 1
         connection.send((f"gather {array.dtype}", array))
         return connection.recv()
 
-    try:
-        result = work(allgather, *arguments)
-    except Exception as error:
-        result = f"{type(error).__name__}: {error}"
-    connection.send(("result", result))
+    while True:
+        try:
+            work, share = connection.recv()
+        except EOFError:
+            return
+        try:
+            result = work(allgather, *share)
+        except Exception as error:
+            result = f"{type(error).__name__}: {error}"
+        connection.send(("result", result))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ps_cluster.errors import RunError
 from ps_cluster.metrics import Evaluation, ScoreSpill, one_worker
-from tests.ps_cluster.gather import on_workers
+from tests.ps_cluster.gather import Workers
 
 TIED = [0.0, -0.0, 1.0, -1.0, float("inf"), float("-inf"), 1e-45, -1e-45, 3.4e38, -3.4e38, 17.5, 17.500002]
 score_lists = st.lists(
@@ -147,6 +147,13 @@ def test_a_missing_label_is_refused(tmp_path):
         spill.add(np.zeros(3, np.float32), np.zeros(2))
 
 
+@pytest.fixture(scope="module")
+def workers():
+    workers = Workers(3)
+    yield workers
+    workers.close()
+
+
 def worker(allgather, scores, labels, folder, buffer_rows, gather_rows):
     return evaluate(scores, labels, folder, allgather, buffer_rows=buffer_rows, gather_rows=gather_rows)
 
@@ -156,12 +163,12 @@ def worker(allgather, scores, labels, folder, buffer_rows, gather_rows):
     buffer_rows=st.integers(1, 20),
     gather_rows=st.integers(1, 100),
 )
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=40)
 def test_workers_with_unequal_or_empty_shares_get_the_figures_of_all(
-    tmp_path_factory, shares, buffer_rows, gather_rows
+    tmp_path_factory, workers, shares, buffer_rows, gather_rows
 ):
     folder = tmp_path_factory.getbasetemp()
-    found = on_workers(worker, [(*arrays(share), folder, buffer_rows, gather_rows) for share in shares])
+    found = workers.run(worker, [(*arrays(share), folder, buffer_rows, gather_rows) for share in shares])
     scores, labels = arrays([row for share in shares for row in share])
     assert len(set(found)) == 1
     assert found[0].auc == auc_by_pairs(scores, labels)
@@ -169,13 +176,13 @@ def test_workers_with_unequal_or_empty_shares_get_the_figures_of_all(
         assert found[0].log_loss == pytest.approx(log_loss_by_definition(scores, labels), rel=1e-12)
 
 
-def test_three_workers_with_many_rows_and_one_without(tmp_path):
+def test_three_workers_with_many_rows_and_one_without(tmp_path, workers):
     random = np.random.default_rng(5)
     shares = []
     for rows in (30_000, 0, 7_001):
         scores = np.round(random.normal(size=rows), 2).astype(np.float32)
         shares.append((scores, random.random(rows) < 0.2))
-    found = on_workers(worker, [(*share, tmp_path, 1_000, 3_000) for share in shares])
+    found = workers.run(worker, [(*share, tmp_path, 1_000, 3_000) for share in shares])
     scores, labels = (np.concatenate(parts) for parts in zip(*shares))
     assert found[0].auc == pytest.approx(auc_by_ranks(scores, labels), abs=1e-12)
     assert found == [found[0]] * 3
@@ -192,10 +199,10 @@ def test_three_workers_with_many_rows_and_one_without(tmp_path):
         (0.5, 2, "RunError: evaluation: 2 rows (worker 1: 2) have a label other than 0 and 1"),
     ],
 )
-def test_a_wrong_value_on_one_worker_is_reported_by_all(tmp_path, score, label, text):
+def test_a_wrong_value_on_one_worker_is_reported_by_all(tmp_path, workers, score, label, text):
     good = (np.array([1, 2], np.float32), np.array([0, 1]))
     bad = (np.array([1, score, score], np.float32), np.array([0, label, label]))
-    assert on_workers(worker, [(*share, tmp_path, 10, 10) for share in (good, bad)]) == [text, text]
+    assert workers.run(worker, [(*share, tmp_path, 10, 10) for share in (good, bad)]) == [text, text]
 
 
 def test_spilled_scores_leave_no_file_behind(tmp_path):
