@@ -1,4 +1,4 @@
-"""The file of events: JSON lines, each appended whole, read while it grows."""
+"""The file of events: JSON lines, each appended whole."""
 
 from __future__ import annotations
 
@@ -39,41 +39,3 @@ class EventLog:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-class EventTail:
-    """Reads the events of a file that another process appends to, and that may not be there yet."""
-
-    def __init__(self, path: str):
-        self._path = path
-        self._offset = 0
-        self._line = 0
-
-    def read(self) -> list[dict[str, Any]]:
-        """The events since the call before; an unfinished last line waits. RunError for a line that is no
-        event."""
-        try:
-            with open(self._path, "rb") as file:
-                file.seek(self._offset)
-                text = file.read()
-        except FileNotFoundError:
-            return []
-        whole = text[: text.rfind(b"\n") + 1]
-        self._offset += len(whole)
-        return [self._parse(line) for line in whole.splitlines()]
-
-    def _parse(self, line: bytes) -> dict[str, Any]:
-        self._line += 1
-        try:
-            event = json.loads(line)
-        except ValueError:
-            event = None
-        if not isinstance(event, dict) or not isinstance(event.get("event"), str):
-            found = line[:60].decode(errors="replace")
-            raise RunError(f"{self._path}: line {self._line}: expected an event as JSON, found '{found}'")
-        return event
-
-
-def read_events(path: str) -> list[dict[str, Any]]:
-    """All events of a finished run; empty when there is no such file."""
-    return EventTail(path).read()

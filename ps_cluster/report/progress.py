@@ -20,7 +20,7 @@ class Renderer:
     >>> with Renderer() as renderer:
     ...     while running:
     ...         for event in tail.read():
-    ...             renderer.event(event)
+    ...             renderer.handle(event)
     ...         renderer.tick()          # a few times a second: nothing stays silent for more than 10 s
 
     stream: where to; default standard output. clock: seconds, for the silence between lines.
@@ -31,7 +31,7 @@ class Renderer:
         self._status = Status()
         self._display = TerminalDisplay(stream) if is_terminal(stream) else PlainDisplay(stream, clock)
 
-    def event(self, event: Mapping[str, Any]) -> None:
+    def handle(self, event: Mapping[str, Any]) -> None:
         """Show one event. Kinds that are not known here are passed over."""
         new_phase = self._status.update(event)
         kind = event["event"]

@@ -21,7 +21,7 @@ class ScalarWriter:
         self._writer = tf.summary.create_file_writer(folder)
         self._step = 0
 
-    def event(self, event: Mapping[str, Any]) -> None:
+    def handle(self, event: Mapping[str, Any]) -> None:
         """Write the figures of an event; those that are null, and kinds without figures, write nothing."""
         if event["event"] == "step":
             self._step = event["step"]

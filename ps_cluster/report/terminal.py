@@ -49,7 +49,14 @@ class TerminalDisplay:
             self.close()
         elif self._live is None:
             # Not transient: when the run is stopped, the line shows how far it had come.
-            self._live = Live(get_renderable=self._bottom_line, console=self._console, refresh_per_second=8)
+            # The process keeps its own stdout: a terminal that is held up must not hold up what others print.
+            self._live = Live(
+                get_renderable=self._bottom_line,
+                console=self._console,
+                refresh_per_second=8,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
             self._live.start()
         else:
             self._live.refresh()

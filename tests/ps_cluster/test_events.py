@@ -10,7 +10,12 @@ import numpy as np
 import pytest
 
 from ps_cluster.errors import RunError
-from ps_cluster.report import EventLog, EventTail, events, read_events
+from ps_cluster.report import EventLog, events
+
+
+def read_events(path: str) -> list[dict]:
+    with open(path, encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
 
 
 def test_what_was_appended_is_read(tmp_path):
@@ -47,26 +52,6 @@ def test_floats_without_a_json_form_are_strings_that_python_reads_back(tmp_path)
 
 def test_fields_that_were_not_given_are_left_out():
     assert set(events.done(seconds=1.0)) == {"event", "time", "seconds"}
-
-
-def test_a_tail_waits_for_the_file_and_for_the_end_of_a_line(tmp_path):
-    path = tmp_path / "events.jsonl"
-    tail = EventTail(str(path))
-    assert tail.read() == []
-    path.write_bytes(b'{"event": "a"}\n{"event": "\xc3')
-    assert tail.read() == [{"event": "a"}]
-    assert tail.read() == []
-    with path.open("ab") as file:
-        file.write(b'\xa4"}\n')
-    assert tail.read() == [{"event": "ä"}]
-
-
-@pytest.mark.parametrize("line", ["no json", "[1]", '{"step": 1}', '{"event": 1}', ""])
-def test_a_line_that_is_no_event_is_named(tmp_path, line):
-    path = tmp_path / "events.jsonl"
-    path.write_text(f'{{"event": "a"}}\n{line}\n')
-    with pytest.raises(RunError, match=r"events\.jsonl: line 2: expected an event as JSON, found '"):
-        read_events(str(path))
 
 
 def append_many(path: str, name: str) -> None:

@@ -33,7 +33,7 @@ def lines_of(told) -> list[str]:
     stream = io.StringIO()
     with Renderer(stream) as renderer:
         for event in told:
-            renderer.event(event)
+            renderer.handle(event)
     return stream.getvalue().splitlines()
 
 
@@ -119,7 +119,7 @@ def test_ten_silent_seconds_never_pass():
     for tick in range(250):
         clock.seconds = tick / 4
         if tick == 100:
-            renderer.event(events.phase(name="evaluate", done=5, total=10))
+            renderer.handle(events.phase(name="evaluate", done=5, total=10))
         renderer.tick()
         if (text := stream.getvalue()) != (written[-1][1] if written else ""):
             written.append((clock.seconds, text))
@@ -134,7 +134,7 @@ def test_a_stream_in_ascii_gets_ascii():
     stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     with Renderer(stream) as renderer:
         for event in run_events():
-            renderer.event(event)
+            renderer.handle(event)
         renderer.note("données/å")
     stream.seek(0)
     text = stream.read()
@@ -150,9 +150,10 @@ with Renderer() as renderer:
     renderer.note("2 PS are [ready]")
     renderer.tick()
     for event in run_events():
-        renderer.event(event)
+        renderer.handle(event)
         if event["event"] == "step" and event["step"] == int(sys.argv[1]):
-            raise SystemExit("stopped")
+            break
+print("stopped" if sys.argv[1] != "0" else "ended")
 """
 
 

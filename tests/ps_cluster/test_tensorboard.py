@@ -20,7 +20,7 @@ def test_scalars_lie_at_their_steps(tmp_path):
 
     with ScalarWriter(str(tmp_path / "tensorboard")) as writer:
         for event in run_events(auc=None):
-            writer.event(event)
+            writer.handle(event)
     read = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
 
     def scalars(tag: str) -> list[tuple[int, float]]:
