@@ -1,0 +1,133 @@
+"""The events of a run: one function each makes the dict that becomes a line of `events.jsonl`.
+
+Every event has `event` (its kind, the function's name) and `time` (seconds since 1970), and the function's
+arguments as fields; an optional one that is not given is left out. Numbers are plain JSON, except that a
+float without a JSON form is one of the strings "NaN", "Infinity", "-Infinity". Counts are of all workers
+together.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+Event = dict[str, Any]
+
+
+def start(
+    *,
+    rows: int,
+    steps_total: int | None,
+    workers: int,
+    ps: int,
+    dense_parameters: int,
+    data: str,
+    model: str,
+    test_rows: int | None = None,
+    job: str | None = None,
+    seed: int | None = None,
+    epochs: int | None = None,
+    batch_size: int | None = None,
+    tables: int | None = None,
+) -> Event:
+    """Training begins.
+
+    rows, test_rows: rows of one pass over the training data, and of the test data. steps_total: steps of the
+    whole training; None when not known before. dense_parameters: numbers in the dense weights of the model.
+    data, model: one line for a person each, such as `train.orc, 1 file, 3.1 MB` and `rankmixer, 8 tokens of
+    64`. batch_size: rows per worker and step. tables: number of embedding tables.
+    """
+    return _event("start", locals(), keep=("steps_total",))
+
+
+def step(
+    *,
+    step: int,
+    epoch: int,
+    loss: float,
+    samples_per_second: float,
+    rows: int,
+    auc: float | None = None,
+    learning_rate_factor: float | None = None,
+) -> Event:
+    """`step` steps are done.
+
+    epoch: pass over the training data, from 1. rows: rows seen since training began, over all epochs. loss,
+    auc, samples_per_second: of the window of steps since the step event before. auc: None (kept as null) when
+    the window has one class only. learning_rate_factor: of the schedule, in this step.
+    """
+    return _event("step", locals(), keep=("auc",))
+
+
+def phase(*, name: str, done: int | None = None, total: int | None = None, unit: str | None = None) -> Event:
+    """Something other than training steps goes on: `start`, `evaluate`, `save`, `export`; may be repeated
+    with more `done`.
+
+    done, total: how much of it, in `unit` (default: rows).
+    """
+    return _event("phase", locals())
+
+
+def evaluation(
+    *,
+    rows: int,
+    auc: float | None,
+    log_loss: float | None,
+    calibration: float | None,
+    positives: int | None = None,
+    mean_prediction: float | None = None,
+    mean_label: float | None = None,
+) -> Event:
+    """Test rows are scored: the fields of `ps_cluster.metrics.Evaluation` (`evaluation(**asdict(found))`)."""
+    return _event("evaluation", locals(), keep=("auc", "log_loss", "calibration"))
+
+
+def tables(*, tables: Sequence[Mapping[str, Any]]) -> Event:
+    """What the embedding tables hold: a list of {"name", "rows", "bytes"}, bytes as stored on the PS, over
+    all PS."""
+    rows = [{"name": table["name"], "rows": table["rows"], "bytes": table["bytes"]} for table in tables]
+    return _event("tables", {"tables": rows})
+
+
+def saved(*, path: str, what: str = "checkpoint") -> Event:
+    """Something lies on disk, whole, at `path`: `checkpoint`, `report`, `TensorBoard`, … as a person would
+    call it."""
+    return _event("saved", locals())
+
+
+def exported(*, path: str, size_bytes: int | None = None) -> Event:
+    """The SavedModel lies at `path`."""
+    return _event("exported", locals())
+
+
+def done(*, seconds: float, samples_per_second: float | None = None, steps: int | None = None) -> Event:
+    """The run has ended well. seconds: whole run; samples_per_second: mean over training without start-up and
+    evaluation."""
+    return _event("done", locals())
+
+
+def next(*, commands: Sequence[tuple[str, str]]) -> Event:
+    """What the user may want to type next: (command line, why) each."""
+    return _event("next", {"commands": [list(command) for command in commands]})
+
+
+def plain(value: Any) -> Any:
+    """`value` as JSON knows it: NumPy numbers become Python's, floats without a JSON form become strings."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def _event(kind: str, fields: Mapping[str, Any], keep: Sequence[str] = ()) -> Event:
+    given = {name: value for name, value in fields.items() if value is not None or name in keep}
+    return {"event": kind, "time": time.time(), **plain(given)}

@@ -1,0 +1,115 @@
+"""The report of a finished run as one JSON file, for machines and for comparing runs."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ps_cluster.errors import RunError
+from ps_cluster.report.status import Status
+from ps_cluster.report.versions import git_revision, package_versions
+
+
+class TableReport(BaseModel):
+    """What one embedding table holds at the end."""
+
+    name: str = Field(description="Name of the table.")
+    rows: int = Field(description="Rows, over all PS.")
+    bytes: int = Field(description="Bytes of these rows as stored on the PS: embedding and optimiser state.")
+
+
+class Report(BaseModel):
+    """A run in figures. null: the run has no such figure. Floats outside JSON are "NaN", "Infinity",
+    "-Infinity"."""
+
+    model_config = ConfigDict(ser_json_inf_nan="strings", extra="forbid")
+
+    format_version: Literal[1] = Field(1, description="Changes when a field changes its meaning or goes.")
+    job: str | None = Field(None, description="Name of the job.")
+    seed: int | None = Field(None, description="`training.seed` of the job.")
+    data: str | None = Field(None, description="The training data in words.")
+    model: str | None = Field(None, description="The model in words.")
+    ps: int | None = Field(None, description="Number of PS processes; 0: tables inside the worker.")
+    workers: int | None = Field(None, description="Number of workers.")
+    batch_size: int | None = Field(None, description="Rows per worker and step.")
+    epochs: int | None = Field(None, description="Passes over the training data that the job asks for.")
+    dense_parameters: int | None = Field(None, description="Numbers in the dense weights.")
+    rows: int | None = Field(None, description="Rows trained on, counted once per epoch.")
+    steps: int | None = Field(None, description="Training steps done.")
+    seconds: float | None = Field(None, description="Wall-clock time of the whole run.")
+    samples_per_second: float | None = Field(
+        None, description="Rows of all workers per second of training, without start-up and evaluation."
+    )
+    loss: float | None = Field(None, description="Mean training loss of the last window of steps.")
+    train_auc: float | None = Field(None, description="Training AUC (from a histogram) of that window.")
+    auc: float | None = Field(None, description="Exact AUC on the test rows of all workers.")
+    log_loss: float | None = Field(None, description="Mean log-loss on the test rows, natural logarithm.")
+    calibration: float | None = Field(None, description="Mean prediction / mean label on the test rows.")
+    test_rows: int | None = Field(None, description="Test rows that were scored.")
+    tables: list[TableReport] = Field([], description="The embedding tables.")
+    table_bytes: int = Field(0, description="Sum of the tables' bytes.")
+    saved_model: str | None = Field(None, description="Where the SavedModel lies.")
+    saved_model_bytes: int | None = Field(None, description="Size of the SavedModel on disk.")
+    saved: dict[str, str] = Field({}, description="What else was saved, and where.")
+    versions: dict[str, str | None] = Field(
+        description="Version of Python and of each package; null when not installed."
+    )
+    git_revision: str | None = Field(
+        None,
+        description="Commit of the source, `-dirty` behind it with uncommitted changes; null outside git.",
+    )
+
+
+def report_of(events: Iterable[Mapping[str, Any]]) -> Report:
+    """The report of the run that these events tell (see `ps_cluster.report.events`), made on the machine it
+    ran on."""
+    status = Status()
+    for event in events:
+        status.update(event)
+    start, step, test, exported, done = (
+        status.last.get(kind, {}) for kind in ("start", "step", "evaluation", "exported", "done")
+    )
+    tables = status.last.get("tables", {}).get("tables", [])
+    same = ("job", "seed", "data", "model", "ps", "workers", "batch_size", "epochs", "dense_parameters")
+    figures = {
+        **{name: start.get(name) for name in same},
+        "rows": step.get("rows"),
+        "steps": done.get("steps", step.get("step")),
+        "seconds": done.get("seconds"),
+        "samples_per_second": done.get("samples_per_second"),
+        "loss": step.get("loss"),
+        "train_auc": step.get("auc"),
+        "auc": test.get("auc"),
+        "log_loss": test.get("log_loss"),
+        "calibration": test.get("calibration"),
+        "test_rows": test.get("rows"),
+        "tables": tables,
+        "table_bytes": sum(table["bytes"] for table in tables),
+        "saved_model": exported.get("path"),
+        "saved_model_bytes": exported.get("size_bytes"),
+        "saved": status.saved,
+        "versions": package_versions(),
+        "git_revision": git_revision(),
+    }
+    return Report.model_validate(figures)
+
+
+def write_report(path: str, report: Report) -> None:
+    """Write the report as JSON, whole or not at all; RunError when that fails."""
+    folder = os.path.dirname(os.path.abspath(path))
+    temporary = ""
+    try:
+        os.makedirs(folder, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(prefix=".report-", suffix=".json", dir=folder)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(report.model_dump_json(indent=2) + "\n")
+            os.fchmod(descriptor, 0o644)
+        os.replace(temporary, path)
+    except OSError as error:
+        if temporary:
+            os.unlink(temporary)
+        raise RunError(f"{path}: cannot write the report: {error.strerror}") from error

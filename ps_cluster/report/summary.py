@@ -1,0 +1,104 @@
+"""What is said once: the head of a run, and its result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ps_cluster.report.status import Status
+from ps_cluster.report.text import count, counted, duration, figure, size
+
+
+class Block(NamedTuple):
+    """A title over rows of (label, text)."""
+
+    title: str
+    rows: list[tuple[str, str]]
+
+
+def head(start: Mapping[str, Any]) -> Block:
+    """Data, model size and cluster of a run, from its start event."""
+    rows = [counted(start["rows"], "row") + " to train on"]
+    if start.get("test_rows") is not None:
+        rows.append(f"{count(start['test_rows'])} to test on")
+    model = [counted(start["dense_parameters"], "dense parameter")]
+    if start.get("tables") is not None:
+        model.append(counted(start["tables"], "embedding table"))
+    plan = []
+    if start.get("epochs") is not None:
+        plan.append(counted(start["epochs"], "epoch"))
+    if start.get("steps_total") is not None:
+        plan.append(counted(start["steps_total"], "step"))
+    if start.get("batch_size") is not None:
+        each = f"{counted(start['batch_size'], 'row')} a worker and step"
+        plan.append(each if start["workers"] > 1 else f"{counted(start['batch_size'], 'row')} a step")
+    if start.get("seed") is not None:
+        plan.append(f"seed {start['seed']}")
+    ps = counted(start["ps"], "PS", "PS") if start["ps"] else "tables inside the worker"
+    lines = [
+        ("data", start["data"]),
+        ("", _joined(rows)),
+        ("model", start["model"]),
+        ("", _joined(model)),
+        ("cluster", _joined([ps, counted(start["workers"], "worker")])),
+        ("plan", _joined(plan)),
+    ]
+    job = start.get("job")
+    return Block(f"Job {job}" if job else "Job", [line for line in lines if line[1]])
+
+
+def result(status: Status) -> Block:
+    """Figures, tables and places of a finished run."""
+    last = status.last
+    rows: list[tuple[str, str]] = []
+    if step := last.get("step"):
+        figures = [
+            f"AUC {figure(step.get('auc'))}",
+            f"loss {figure(step['loss'])}",
+            f"in the last steps, up to step {count(step['step'])}",
+        ]
+        rows.append(("training", "   ".join(figures)))
+    if found := last.get("evaluation"):
+        figures = [
+            f"AUC {figure(found['auc'])}" if found["auc"] is not None else "no AUC (one class only)",
+            f"log-loss {figure(found['log_loss'])}",
+            f"calibration {figure(found['calibration'], 3)}",
+            f"on {counted(found['rows'], 'row')}",
+        ]
+        rows.append(("test", "   ".join(figures)))
+    if "tables" in last:
+        rows += _tables(last["tables"]["tables"])
+    if exported := last.get("exported"):
+        written = exported.get("size_bytes")
+        rows.append(("SavedModel", exported["path"] + (f" ({size(written)})" if written is not None else "")))
+    rows += list(status.saved.items())
+    if done := last.get("done"):
+        speed = done.get("samples_per_second")
+        suffix = f"   {count(float(speed))} samples/s while training" if speed is not None else ""
+        rows.append(("time", duration(float(done["seconds"])) + suffix))
+    return Block("Result", rows)
+
+
+def commands(event: Mapping[str, Any]) -> Block:
+    """The next commands to try, from a `next` event."""
+    return Block(
+        "Next", [("", line) for command, why in event["commands"] for line in (command, f"    {why}")]
+    )
+
+
+def _tables(tables: list[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    total = sum(table["rows"] for table in tables)
+    total_bytes = sum(table["bytes"] for table in tables)
+    lines = [f"{counted(len(tables), 'table')}, {counted(total, 'row')}, {size(total_bytes)}"]
+    if len(tables) > 1:
+        name = max(len(table["name"]) for table in tables)
+        number = max(len(count(table["rows"])) for table in tables)
+        lines += [
+            f"  {table['name']:{name}}  {count(table['rows']):>{number}} rows  {size(table['bytes']):>8}"
+            for table in tables
+        ]
+    return [("embeddings" if not number else "", line) for number, line in enumerate(lines)]
+
+
+def _joined(parts: list[str]) -> str:
+    return " · ".join(part for part in parts if part)

@@ -1,0 +1,57 @@
+"""Events of a run as TensorBoard scalars."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+
+class ScalarWriter:
+    """Writes the figures of events into event files in `folder`, which is made when missing.
+
+    Scalars by step: `train/{loss,auc,samples_per_second,learning_rate_factor,epoch}` from step events; at the
+    last step `test/{auc,log_loss,calibration}` from the evaluation and `tables/NAME/{rows,bytes}` from the
+    tables. TensorFlow is imported when the first writer is made.
+    """
+
+    def __init__(self, folder: str):
+        import tensorflow as tf
+
+        self._tf = tf
+        self._writer = tf.summary.create_file_writer(folder)
+        self._step = 0
+
+    def handle(self, event: Mapping[str, Any]) -> None:
+        """Write the figures of an event; those that are null, and kinds without figures, write nothing."""
+        if event["event"] == "step":
+            self._step = event["step"]
+        # On this machine's CPU whatever the device scope of the caller: a PS cannot reach the folder.
+        with self._tf.device("CPU:0"), self._writer.as_default():
+            for name, value in _scalars(event):
+                if value is not None:
+                    self._tf.summary.scalar(name, float(value), self._step)
+        if event["event"] != "phase":
+            self._writer.flush()
+
+    def close(self) -> None:
+        """Write out what is held; may be called again."""
+        self._writer.close()
+
+    def __enter__(self) -> ScalarWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _scalars(event: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    if event["event"] == "step":
+        for name in ("loss", "auc", "samples_per_second", "learning_rate_factor", "epoch"):
+            yield f"train/{name}", event.get(name)
+    elif event["event"] == "evaluation":
+        for name in ("auc", "log_loss", "calibration"):
+            yield f"test/{name}", event.get(name)
+    elif event["event"] == "tables":
+        for table in event["tables"]:
+            for name in ("rows", "bytes"):
+                yield f"tables/{table['name']}/{name}", table[name]

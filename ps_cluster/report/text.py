@@ -1,0 +1,38 @@
+"""Numbers as a person reads them."""
+
+from __future__ import annotations
+
+import math
+
+
+def count(number: float) -> str:
+    """`1,234,567`"""
+    return f"{number:,.0f}"
+
+
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """`1 worker`, `2 workers`, `0 PS`."""
+    return f"{count(number)} {one if number == 1 else many or one + 's'}"
+
+
+def size(size_bytes: float) -> str:
+    """`512 B`, `1.2 kB`, `25.6 GB`: powers of 1000, as disks and object stores count."""
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if size_bytes < 999.5 or unit == "TB":
+            break
+        size_bytes /= 1000
+    return f"{size_bytes:.0f} {unit}" if unit == "B" or size_bytes >= 99.95 else f"{size_bytes:.1f} {unit}"
+
+
+def duration(seconds: float) -> str:
+    """`0:07`, `12:34`, `1:02:03`"""
+    if not math.isfinite(seconds):
+        return "-"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def figure(value: float | str | None, digits: int = 4) -> str:
+    """`0.8123`, `nan`, `inf`; `-` for none; also the strings that stand for such floats in an event."""
+    return "-" if value is None else f"{float(value):.{digits}f}"

@@ -1,0 +1,101 @@
+"""The JSON report of a run."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+
+import pytest
+
+from ps_cluster.errors import RunError
+from ps_cluster.report import Report, events, report_of, versions, write_report
+from tests.ps_cluster.run_events import run_events
+
+
+def test_a_report_says_what_the_events_said(tmp_path):
+    path = tmp_path / "made" / "report.json"
+    write_report(str(path), report_of(run_events()))
+    found = json.loads(path.read_text())
+    assert found.pop("versions")["tensorflow"].startswith("2.")
+    found.pop("git_revision")
+    assert found == {
+        "format_version": 1,
+        "job": "clicks",
+        "seed": 7,
+        "data": "train.orc, 1 file, 3.1 MB",
+        "model": "deepfm, hidden 128, 64",
+        "ps": 3,
+        "workers": 2,
+        "batch_size": 500,
+        "epochs": 1,
+        "dense_parameters": 12345,
+        "rows": 4000,
+        "steps": 4,
+        "seconds": 75.0,
+        "samples_per_second": 1990.0,
+        "loss": 0.25,
+        "train_auc": 0.54,
+        "auc": 0.75,
+        "log_loss": 0.4321,
+        "calibration": 1.05,
+        "test_rows": 500,
+        "tables": [
+            {"name": "user", "rows": 1000, "bytes": 64000},
+            {"name": "item", "rows": 20, "bytes": 1280},
+        ],
+        "table_bytes": 65280,
+        "saved_model": "/out put/saved_model",
+        "saved_model_bytes": 70000,
+        "saved": {"checkpoint": "/out put/checkpoint"},
+    }
+    assert os.listdir(path.parent) == ["report.json"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+
+
+def test_figures_a_run_does_not_have_are_null_and_infinity_is_a_string(tmp_path):
+    told = [events.evaluation(rows=1, auc=None, log_loss=float("inf"), calibration=None)]
+    write_report(str(tmp_path / "report.json"), report_of(told))
+    found = json.loads((tmp_path / "report.json").read_text(), parse_constant=pytest.fail)
+    assert (found["auc"], found["log_loss"], found["steps"], found["tables"]) == (None, "Infinity", None, [])
+
+
+def test_every_field_is_documented():
+    schema = Report.model_json_schema()
+    fields = schema["properties"] | schema["$defs"]["TableReport"]["properties"]
+    assert [name for name, field in fields.items() if not field.get("description")] == []
+
+
+def test_a_report_that_cannot_be_written_leaves_the_old_one(tmp_path):
+    (tmp_path / "report.json").mkdir()
+    with pytest.raises(RunError, match=r"report\.json: cannot write the report: Is a directory"):
+        write_report(str(tmp_path / "report.json"), report_of([]))
+    assert os.listdir(tmp_path) == ["report.json"]
+
+
+def test_the_revision_is_that_of_the_source_or_of_the_current_folder(tmp_path, monkeypatch):
+    def git(*arguments: str) -> str:
+        settings = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        done = subprocess.run(["git", *settings, *arguments], check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    package = tmp_path / "site-packages"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    monkeypatch.setattr(versions.ps_cluster, "__file__", str(package / "__init__.py"))
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    assert versions.git_revision() is None
+    git("init", "-q")
+    (work / "job.yaml").write_text("a")
+    git("add", ".")
+    git("commit", "-qm", "first", "--no-verify")
+    git("tag", "v1", "-m", "a tag is no commit")
+    commit = git("rev-parse", "HEAD")
+    assert versions.git_revision() == commit
+    (work / "job.yaml").write_text("b")
+    assert versions.git_revision() == commit + "-dirty"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert versions.git_revision() is None
