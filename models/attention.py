@@ -9,8 +9,6 @@ import tf_keras
 
 from models.initial import add_weight, glorot, identity, normal, zeros
 
-_LOWEST = -1e30
-
 
 class TargetAttention(tf_keras.layers.Layer):
     """Sum of a row's elements, each times the weight that `weigh` gives it.
@@ -104,8 +102,10 @@ def masked_softmax(scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     """Softmax over the true places of each row, 0 elsewhere and in rows without any; `[batch, length]`."""
     # The mask is applied before exp as well as after: exp of a masked score could overflow, and the gradient
     # of where(..., inf, 0) is NaN.
-    scores = tf.where(mask, scores, tf.constant(_LOWEST, scores.dtype))
-    top = tf.maximum(tf.reduce_max(scores, axis=1, keepdims=True), _LOWEST)
+    lowest = tf.constant(scores.dtype.min, scores.dtype)
+    scores = tf.where(mask, scores, lowest)
+    # Of a row of length 0 the maximum is -inf.
+    top = tf.maximum(tf.reduce_max(scores, axis=1, keepdims=True), lowest)
     shares = tf.where(mask, tf.exp(scores - tf.stop_gradient(top)), tf.zeros((), scores.dtype))
     # The largest share is exp(0) = 1, so 1 is a bound from below on every sum that is not empty.
     return shares / tf.maximum(tf.reduce_sum(shares, axis=1, keepdims=True), 1.0)

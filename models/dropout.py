@@ -24,7 +24,8 @@ class Dropout(tf_keras.layers.Layer):
     """
 
     def __init__(self, rate: float, *, seed: int, stream: int = 0, name: str) -> None:
-        super().__init__(name=name)
+        # Keras would cast float64 values to the layer's float32.
+        super().__init__(name=name, autocast=False)
         self.rate = rate
         self.calls = None
         if rate > 0:

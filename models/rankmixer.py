@@ -6,6 +6,7 @@ epsilon is 1e-6, GELU is exact (both are options), weights start Glorot-uniform 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,6 +39,17 @@ def layer_norm(values: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, epsilon: fl
     centred = values - tf.reduce_mean(values, axis=-1, keepdims=True)
     variance = tf.reduce_mean(tf.square(centred), axis=-1, keepdims=True)
     return centred * tf.math.rsqrt(variance + epsilon) * gamma + beta
+
+
+def gelu(values: tf.Tensor, kind: str) -> tf.Tensor:
+    """GELU, `exact` by the error function or `tanh` by its approximation (arXiv 1606.08415).
+
+    Not `tf.nn.gelu`: its constants have float32 precision for float64 values too.
+    """
+    if kind == "exact":
+        return 0.5 * values * (1.0 + tf.math.erf(values * math.sqrt(0.5)))
+    cubic = values + 0.044715 * values * values * values
+    return 0.5 * values * (1.0 + tf.tanh(math.sqrt(2.0 / math.pi) * cubic))
 
 
 class RankMixerBlock(tf_keras.layers.Layer):
@@ -86,7 +98,7 @@ class RankMixerBlock(tf_keras.layers.Layer):
         # Tokens first: the tokens' networks are then one batched product, the fastest of the composed forms.
         mixed = tf.transpose(mixed, [1, 0, 2])
         hidden = tf.matmul(mixed, self.w1) + self.b1[:, tf.newaxis, :]
-        hidden = self.dropout(tf.nn.gelu(hidden, approximate=self.gelu == "tanh"), training=training)
+        hidden = self.dropout(gelu(hidden, self.gelu), training=training)
         output = tf.matmul(hidden, self.w2) + self.b2[:, tf.newaxis, :]
         result = layer_norm(output + mixed, self.gamma2, self.beta2, self.epsilon)
         return tf.transpose(result, [1, 0, 2])
