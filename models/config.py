@@ -11,8 +11,24 @@ class _Config(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class RankMixerConfig(_Config):
-    """RankMixer (arXiv 2507.15551): token mixing without parameters, then a feed-forward network per token."""
+class _RankerConfig(_Config):
+    """What every model has in common: how its inputs become vectors."""
+
+    dense_transform: Literal["signed_log", "none"] = Field(
+        "signed_log",
+        description="What happens to a dense number x first: `signed_log` takes sign(x) · log(1 + |x|), "
+        "which brings counts and prices to the size of shares; `none` takes it as it is.",
+    )
+    attention: Literal["dot", "din"] = Field(
+        "dot",
+        description="How a feature with `pooling: none` is attended to: `dot` by a softmax over scaled dot "
+        "products, `din` by weights of a small network, not normalised (DIN, arXiv 1706.06978).",
+    )
+    attention_hidden: PositiveInt = Field(32, description="Hidden width of the network of `attention: din`.")
+
+
+class RankMixerConfig(_RankerConfig):
+    """RankMixer (arXiv 2507.15551): token mixing without parameters, then a network of each token's own."""
 
     name: Literal["rankmixer"]
     tokens: PositiveInt = Field(
@@ -30,25 +46,38 @@ class RankMixerConfig(_Config):
     epsilon: float = Field(1e-6, gt=0, description="Added to the variance in every LayerNorm.")
     groups: list[list[str]] | None = Field(
         None,
-        description="Feature names per token, one list for each token. Default: the features in the order of the job "
-        "file, concatenated and cut into T equal parts.",
+        description="Feature names per token, one list for each token; every feature in at least one. "
+        "Default: the features in the order of the job file, concatenated and cut into T parts whose "
+        "widths differ by at most 1.",
     )
 
 
-class DeepFMConfig(_Config):
+class DeepFMConfig(_RankerConfig):
     """DeepFM (arXiv 1703.04247): factorisation machine and a deep network on shared embeddings."""
 
     name: Literal["deepfm"]
-    hidden: list[PositiveInt] = Field([128, 64], description="Widths of the deep network's layers.")
+    fm_dim: PositiveInt | None = Field(
+        None,
+        description="Width of a feature's vector in the factorisation machine; features of another width are "
+        "projected. Default: the commonest width of the features' vectors, 8 when all features are dense.",
+    )
+    hidden: list[PositiveInt] = Field(
+        [128, 64], description="Widths of the deep network's layers; an empty list leaves it out."
+    )
     dropout: float = Field(0.0, ge=0, lt=1, description="Share of hidden units dropped while training.")
 
 
-class DCNConfig(_Config):
+class DCNConfig(_RankerConfig):
     """DCN-v2 (arXiv 2008.13535): full-matrix cross layers beside a deep network."""
 
     name: Literal["dcn"]
     cross_layers: PositiveInt = Field(2, description="Number of cross layers.")
-    hidden: list[PositiveInt] = Field([128, 64], description="Widths of the deep network's layers.")
+    cross_rank: PositiveInt | None = Field(
+        None, description="Rank of the cross layers' matrices. Default: full matrices."
+    )
+    hidden: list[PositiveInt] = Field(
+        [128, 64], description="Widths of the deep network's layers; an empty list leaves it out."
+    )
     dropout: float = Field(0.0, ge=0, lt=1, description="Share of hidden units dropped while training.")
 
 
