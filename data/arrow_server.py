@@ -1,8 +1,9 @@
-"""The reader process: decodes ORC beside the trainer and streams batches to it (run as `python -m data.arrow_server`).
+"""The reader process: decodes ORC beside the trainer and streams batches to it.
 
-Usage: arrow_server LISTENING_SOCKET_FD STATUS_FILE_FD, with a request (one JSON line, `Request.to_json`) on standard
-input, which must stay open: the process ends when it is closed. Each connection to the socket gets the whole stream
-of `data.stream_format`. The status file always holds one JSON object: what is being read, or what went wrong.
+Usage: python -m data.arrow_server LISTENING_SOCKET_FD STATUS_FILE_FD, with a request (one JSON line,
+`Request.to_json`) on standard input, which must stay open: the process ends when it is closed. Each
+connection to the socket gets the whole stream of `data.stream_format`. The status file always holds one JSON
+object: what is being read, or what went wrong.
 
 No TensorFlow in here: the process starts in a fraction of a second and a busy trainer does not hold its lock.
 """
@@ -129,9 +130,9 @@ class Server:
     def end_with_parent(self) -> None:
         """Waits until the trainer closes our standard input or is gone, then ends the process.
 
-        The pipe tells at once, also when the trainer is killed. The parent's id is looked at as well, because a process
-        forked by the trainer may hold the pipe open. (PR_SET_PDEATHSIG would end us when the *thread* that started us
-        ends.)
+        The pipe tells at once, also when the trainer is killed. The parent's id is looked at as well, because
+        a process forked by the trainer may hold the pipe open. (PR_SET_PDEATHSIG would end us when the
+        *thread* that started us ends.)
         """
         while os.getppid() == self._request.parent:
             readable, _, _ = select.select([0], [], [], 1.0)
@@ -142,8 +143,8 @@ class Server:
     def stop(self, code: int) -> None:
         """Ends the process, after the messages that are being sent.
 
-        Half a message may crash tensorflow-io's client. A sender that makes no headway has a client that is not
-        reading, so that one does not matter.
+        Half a message may crash tensorflow-io's client. A sender that makes no headway has a client that is
+        not reading, so that one does not matter.
         """
         self._stopping.set()
         for sender in self._senders:
@@ -165,7 +166,8 @@ class Server:
                 traceback.print_exc()
                 self._status.failed("reader", f"{type(error).__name__}: {error}")
             # The connection closes only now: the trainer finds the cause as soon as it sees the end.
-        # The whole process ends: tensorflow-io connects again after an error and would start from the first batch.
+        # The whole process ends: tensorflow-io connects again after an error and would start from the first
+        # batch.
         self._listener.close()
         self.stop(1)
 

@@ -33,18 +33,20 @@ class ReadSpec:
     columns: tuple[Column, ...]
     batch_rows: int
     shard: int = 0
-    """This reader's share of the rows is number `shard` of `num_shards` equal ones (`data.stripes.shard_parts`)."""
+    """This reader's share of the rows is number `shard` of `num_shards` equal ones
+    (`data.stripes.shard_parts`)."""
     num_shards: int = 1
     epochs: int = 1
     """Passes over the files, all in one stream."""
     shuffle_rows: int = 0
-    """Rows are shuffled in windows of this size, and stripes among each other. 0: order of the files. About three
-    windows are kept in memory."""
+    """Rows are shuffled in windows of this size, and stripes among each other. 0: order of the files. About
+    three windows are kept in memory."""
     seed: int = 0
     """Of the shuffling; each epoch has an order of its own."""
 
     def __post_init__(self) -> None:
-        for field, least in (("batch_rows", 1), ("num_shards", 1), ("epochs", 1), ("shuffle_rows", 0), ("seed", 0)):
+        smallest = {"batch_rows": 1, "num_shards": 1, "epochs": 1, "shuffle_rows": 0, "seed": 0}
+        for field, least in smallest.items():
             if getattr(self, field) < least:
                 raise ValueError(f"{field}: expected at least {least}, found {getattr(self, field)}")
         if not 0 <= self.shard < self.num_shards:
@@ -57,20 +59,20 @@ class ReadSpec:
 
 
 class BatchReader:
-    """Reads the rows of a `ReadSpec` as batches; owns the reader process. Close it, or use it as a context manager.
+    """Reads the rows of a `ReadSpec` as batches; owns the reader process. Close it, or use it in a `with`.
 
     Checks the footers of all files when it is made, and raises the `DataError` of `check_files`.
     """
 
     dataset: tf.data.Dataset
-    """Elements: `(values, info)`. `values` is a dict by column name: `int64` → int64 `[rows]`, `float32` → float32
-    `[rows]`, `int64_list` → `RaggedTensor` int64 `[rows, None]` with int64 row splits. `info` is int64 `[3]`: batch
-    number (counted over all epochs), rows, epoch. All batches have `batch_rows` rows, but the last of an epoch may
-    have fewer. Every iterator starts from the first batch. Lies on this process's own CPU. Its iterators cannot be
-    saved.
+    """Elements: `(values, info)`. `values` is a dict by column name: `int64` → int64 `[rows]`, `float32` →
+    float32 `[rows]`, `int64_list` → `RaggedTensor` int64 `[rows, None]` with int64 row splits. `info` is
+    int64 `[3]`: batch number (counted over all epochs), rows, epoch. All batches have `batch_rows` rows, but
+    the last of an epoch may have fewer. Every iterator starts from the first batch. Lies on this process's
+    own CPU. Its iterators cannot be saved.
 
-    When iterating raises `tf.errors.OpError`, ask `cause` what happened, and make a new reader to read on: after an
-    error an iterator is not to be used any more.
+    When iterating raises `tf.errors.OpError`, ask `cause` what happened, and make a new reader to read on:
+    after an error an iterator is not to be used any more.
     """
 
     rows: int
@@ -90,7 +92,8 @@ class BatchReader:
         if self.batches:
             how = Batches(spec.batch_rows, spec.epochs, spec.shuffle_rows, spec.seed)
             self._process = ReaderProcess(spec.columns, parts, how)
-        # Without rows no process is needed, and none must be asked: the client crashes on a stream without batches.
+        # Without rows no process is needed, and none must be asked: the client crashes on a stream without
+        # batches.
         endpoint = self._process.endpoint if self._process else "unix:///nowhere"
         try:
             self.dataset = _dataset(endpoint, spec.columns, self.batches)
@@ -101,8 +104,8 @@ class BatchReader:
     def cause(self, error: BaseException) -> Exception:
         """What really happened when using `dataset` raised `error`.
 
-        The reader's own `DataError`, or a `RuntimeError` that tells how the reader process failed or died; `error`
-        itself when the reader has not failed.
+        The reader's own `DataError`, or a `RuntimeError` that tells how the reader process failed or died;
+        `error` itself when the reader has not failed.
         """
         failure = self._process.failure(_CAUSE_SECONDS) if self._process else None
         if failure is not None:
@@ -110,7 +113,8 @@ class BatchReader:
         return error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}")
 
     def close(self) -> None:
-        """Ends the reader process and removes its socket. `dataset` cannot be used any more. May be called again."""
+        """Ends the reader process and removes its socket. `dataset` cannot be used any more. May be called
+        again."""
         if self._process is not None:
             self._process.stop()
 
@@ -125,7 +129,8 @@ class BatchReader:
 
 def _dataset(endpoint: str, columns: Sequence[Column], batches: int) -> tf.data.Dataset:
     types = [tf.float32 if pa.types.is_floating(kind) else tf.int64 for kind in stream_types(columns)]
-    # In a process that is connected to a cluster, an enclosing `tf.device` must not move the dataset to another machine.
+    # In a process that is connected to a cluster, an enclosing `tf.device` must not move the dataset to
+    # another machine.
     with tf.device(_own_cpu()):
         stream = tfio_arrow.ArrowStreamDataset(
             endpoint,

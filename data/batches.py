@@ -24,7 +24,8 @@ class Batches:
     """How parts become batches: `epochs` passes of batches of `batch_rows` rows.
 
     `shuffle_rows` is the size of the window that rows are shuffled in (0: rows keep their order); about three
-    windows are in memory at a time. The order is a function of (seed, epoch) and of the rows, not of `batch_rows`.
+    windows are in memory at a time. The order is a function of (seed, epoch) and of the rows, not of
+    `batch_rows`.
     """
 
     batch_rows: int
@@ -48,7 +49,8 @@ class PartReader:
         self._open: tuple[str, orc.ORCFile] | None = None
 
     def read(self, part: Part) -> pa.RecordBatch:
-        """The rows of `part`: one canonical column (`data.columns`) for each declared one, in the order declared.
+        """The rows of `part`: one canonical column (`data.columns`) for each declared one, in the order
+        declared.
 
         Raises `DataError` for a stripe that cannot be decoded and for a wrong value.
         """
@@ -58,14 +60,15 @@ class PartReader:
                 self._open = (stripe.path, orc.ORCFile(stripe.path))
             decoded = self._open[1].read_stripe(stripe.index, columns=[c.name for c in self._columns])
         except (OSError, pa.ArrowException) as error:
+            last_row = stripe.first_row + stripe.rows - 1
             raise DataError(
-                f"{stripe.path}: stripe {stripe.index} (rows {stripe.first_row} to "
-                f"{stripe.first_row + stripe.rows - 1}, counted from 0): expected a readable stripe, found: {error}"
+                f"{stripe.path}: stripe {stripe.index} (rows {stripe.first_row} to {last_row}, "
+                f"counted from 0): expected a readable stripe, found: {error}"
             ) from error
         if decoded.num_rows != stripe.rows:
             raise DataError(
-                f"{stripe.path}: stripe {stripe.index}: expected {stripe.rows} rows, found {decoded.num_rows}; "
-                "the file changed after it was checked"
+                f"{stripe.path}: stripe {stripe.index}: expected {stripe.rows} rows, "
+                f"found {decoded.num_rows}; the file changed after it was checked"
             )
         rows = decoded.slice(part.start, part.rows)
         first_row = stripe.first_row + part.start
@@ -77,10 +80,11 @@ class PartReader:
 def batches(
     read: Callable[[Part], pa.RecordBatch], parts: Sequence[Part], how: Batches
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """(epoch, record batch) in order: every row of `parts` once an epoch, all batches of `how.batch_rows` rows but
-    the last of an epoch, which may be smaller."""
-    for epoch, windows in itertools.groupby(ahead(_windows(read, parts, how)), key=lambda window: window.epoch):
-        for batch in rechunk(_pieces(windows, how), how.batch_rows):
+    """(epoch, record batch) in order: every row of `parts` once an epoch, all batches of `how.batch_rows`
+    rows but the last of an epoch, which may be smaller."""
+    windows = ahead(_windows(read, parts, how))
+    for epoch, group in itertools.groupby(windows, key=lambda window: window.epoch):
+        for batch in rechunk(_pieces(group, how), how.batch_rows):
             yield epoch, batch
 
 
@@ -163,8 +167,8 @@ def _windows(
 
 
 def _pieces(windows: Iterable[_Window], how: Batches) -> Iterator[pa.RecordBatch]:
-    """The windows of one epoch, permuted. Rows are gathered a batch at a time: moving a window of lists at once would
-    take its memory a second time and let the trainer wait."""
+    """The windows of one epoch, permuted. Rows are gathered a batch at a time: moving a window of lists at
+    once would take its memory a second time and let the trainer wait."""
     for window in windows:
         if not how.shuffle_rows:
             yield window.rows

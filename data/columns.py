@@ -25,8 +25,8 @@ class Column:
     """Name of a top-level column of the ORC files."""
 
     kind: Literal["int64", "float32", "int64_list"]
-    """`int64` takes any ORC integer or boolean, `float32` any integer, boolean, float or double (rounded to the
-    nearest float32), `int64_list` an array of any integer."""
+    """`int64` takes any ORC integer or boolean, `float32` any integer, boolean, float or double (rounded to
+    the nearest float32), `int64_list` an array of any integer."""
 
     missing: int | float | Literal["empty"] | None = None
     """What a null stands for; `"empty"` (the empty list) for a list. Default: a null is a `DataError`. A null
@@ -36,22 +36,14 @@ class Column:
     """Lists only: keep the last `max_length` values of longer lists. Default: all."""
 
     def __post_init__(self) -> None:
-        wanted = {
-            "int64": ("an int64", int),
-            "float32": ("a finite float32 number", (int, float)),
-            "int64_list": ("'empty'", str),
-        }
-        if self.kind not in wanted:
-            raise ValueError(f"column {self.name}: kind: expected one of {sorted(wanted)}, found {self.kind!r}")
-        words, types = wanted[self.kind]
-        if self.missing is not None and (
-            not isinstance(self.missing, types)
-            or isinstance(self.missing, bool)
-            or (isinstance(self.missing, str) and self.missing != "empty")
-            or (self.kind == "int64" and not -(2**63) <= self.missing < 2**63)
-            or (self.kind == "float32" and not abs(self.missing) <= _FLOAT32_MAX)
-        ):
-            raise ValueError(f"column {self.name}: missing: expected {words}, found {self.missing!r}")
+        expected = {"int64": "an int64", "float32": "a finite float32 number", "int64_list": "'empty'"}
+        if self.kind not in expected:
+            kinds = ", ".join(expected)
+            raise ValueError(f"column {self.name}: kind: expected one of {kinds}, found {self.kind!r}")
+        if self.missing is not None and not _fits(self.missing, self.kind):
+            raise ValueError(
+                f"column {self.name}: missing: expected {expected[self.kind]}, found {self.missing!r}"
+            )
         if self.max_length is not None and (self.kind != "int64_list" or self.max_length < 1):
             raise ValueError(
                 f"column {self.name}: max_length: expected a positive integer on a list column, "
@@ -62,6 +54,16 @@ class Column:
     def arrow_type(self) -> pa.DataType:
         """The type `canonical` gives."""
         return {"int64": pa.int64(), "float32": pa.float32(), "int64_list": pa.list_(pa.int64())}[self.kind]
+
+
+def _fits(missing: object, kind: str) -> bool:
+    if kind == "int64_list":
+        return missing == "empty"
+    if isinstance(missing, bool):
+        return False
+    if kind == "int64":
+        return isinstance(missing, int) and -(2**63) <= missing < 2**63
+    return isinstance(missing, (int, float)) and abs(missing) <= _FLOAT32_MAX
 
 
 def expected_type(column: Column) -> str:
@@ -87,8 +89,8 @@ def canonical(array: pa.Array, column: Column, path: str, first_row: int) -> pa.
 
     `path` and `first_row` (row number of `array[0]` in the file, from 0) are for the error text.
 
-    Raises `DataError` naming file, column and row for a null that has no declared value, a null inside a list,
-    and a float that float32 cannot hold.
+    Raises `DataError` naming file, column and row for a null that has no declared value, a null inside a
+    list, and a float that float32 cannot hold.
     """
     if not accepts(column, array.type):
         raise DataError(
@@ -100,7 +102,8 @@ def canonical(array: pa.Array, column: Column, path: str, first_row: int) -> pa.
     if array.null_count and column.missing is None:
         row = pc.index(array.is_null(), True).as_py()
         raise _wrong_value(path, column, first_row + row, "null")
-    # safe=False: a large integer or a double is rounded to the nearest float32, as declared, instead of refused.
+    # safe=False: a large integer or a double is rounded to the nearest float32, as declared, instead of
+    # refused.
     values = array.cast(column.arrow_type, safe=False)
     if values.null_count:
         values = pc.fill_null(values, pa.scalar(column.missing, column.arrow_type))
@@ -123,7 +126,9 @@ def _canonical_list(array: pa.ListArray, column: Column, path: str, first_row: i
     if values.null_count:
         position = pc.index(values.is_null(), True).as_py()
         row = int(np.searchsorted(splits, position, side="right")) - 1
-        raise _wrong_value(path, column, first_row + row, f"a null inside the list (position {position - splits[row]})")
+        raise _wrong_value(
+            path, column, first_row + row, f"a null inside the list (position {position - splits[row]})"
+        )
     if column.max_length is not None and len(lengths) and lengths.max() > column.max_length:
         kept = np.minimum(lengths, column.max_length).astype(np.int64)
         kept_splits = np.zeros_like(splits)
@@ -135,10 +140,12 @@ def _canonical_list(array: pa.ListArray, column: Column, path: str, first_row: i
 
 
 def _wrong_value(path: str, column: Column, row: int, found: str) -> DataError:
-    expected = {"int64": "an integer", "float32": "a finite float32 number", "int64_list": "a list of integers"}
-    hint = ""
-    if found == "null":
-        hint = "; declare a value for missing ones to read on"
+    expected = {
+        "int64": "an integer",
+        "float32": "a finite float32 number",
+        "int64_list": "a list of integers",
+    }[column.kind]
+    hint = "; declare a value for missing ones to read on" if found == "null" else ""
     return DataError(
-        f"{path}: column {column.name}: row {row} (counted from 0): expected {expected[column.kind]}, found {found}{hint}"
+        f"{path}: column {column.name}: row {row} (counted from 0): expected {expected}, found {found}{hint}"
     )

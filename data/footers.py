@@ -71,8 +71,8 @@ def read_footer(path: str) -> Footer:
 def read_footers(paths: Sequence[str], columns: Sequence[Column]) -> list[Footer]:
     """The footers of `paths`, in that order.
 
-    Raises `DataError` with one line for each problem of all the files: missing, empty, not ORC or truncated file,
-    missing column, wrong type; or when the files hold no row at all.
+    Raises `DataError` with one line for each problem of all the files: missing, empty, not ORC or truncated
+    file, missing column, wrong type; or when the files hold no row at all.
     """
     footers = []
     problems = []

@@ -12,9 +12,9 @@ from data.errors import DataError
 def expand(patterns: Sequence[str], base: str) -> list[str]:
     """The files that `patterns` name.
 
-    A pattern is a file, a folder (its `*.orc` files, not those of its sub-folders) or a glob (`**` crosses folders;
-    a matching folder counts as a folder). Relative patterns start at the folder `base`. The files of one pattern
-    are sorted by name, patterns keep their order, a file named twice counts once.
+    A pattern is a file, a folder (its `*.orc` files, not those of its sub-folders) or a glob (`**` crosses
+    folders; a matching folder counts as a folder). Relative patterns start at the folder `base`. The files of
+    one pattern are sorted by name, patterns keep their order, a file named twice counts once.
 
     Raises `DataError` with a line for each pattern that gives no file.
     """

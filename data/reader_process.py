@@ -39,8 +39,8 @@ class ReaderProcess:
         self.endpoint = f"unix://{self._folder}/{_SOCKET_NAME}"
         request = Request(tuple(columns), tuple(parts), how, os.getpid(), os.getcwd(), self._folder)
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-            # Listening before the process starts: a client may connect at once and nobody waits for a "ready". Our
-            # copy is closed again, so that connecting to a dead reader fails instead of waiting.
+            # Listening before the process starts: a client may connect at once and nobody waits for a
+            # "ready". Our copy is closed again, so that connecting to a dead reader fails instead of waiting.
             listener.bind(f"{self._folder}/{_SOCKET_NAME}")
             listener.listen(8)
             descriptors = (listener.fileno(), self._status.fileno())
@@ -56,7 +56,7 @@ class ReaderProcess:
                 start_new_session=True,
             )
         self._finalizer = weakref.finalize(
-            self, _end, self._process, self._folder, (self._status, self._stderr), os.getpid()
+            self, _end, self._process, self._folder, self._status, self._stderr, os.getpid()
         )
         with contextlib.suppress(BrokenPipeError):  # died at the start: `failure` tells
             assert self._process.stdin is not None
@@ -71,7 +71,8 @@ class ReaderProcess:
     def failure(self, wait_seconds: float) -> Exception | None:
         """Why the reader failed; None when it has not failed within `wait_seconds`, or was stopped by us.
 
-        A `DataError` when the samples are wrong, a `RuntimeError` when the reader itself failed or was killed.
+        A `DataError` when the samples are wrong, a `RuntimeError` when the reader itself failed or was
+        killed.
         """
         deadline = time.monotonic() + wait_seconds
         while self._finalizer.alive:
@@ -82,7 +83,10 @@ class ReaderProcess:
                 text = status["text"]
                 return kind(text if kind is DataError else f"the reader process failed: {text}")
             if code is not None:
-                return RuntimeError(f"the reader process died: {_how(code)}{self._where(status)}{self._last_words()}")
+                where = (
+                    f"while reading {status['reading']}" if "reading" in status else "before it read anything"
+                )
+                return RuntimeError(f"the reader process died: {_how(code)} {where}{self._last_words()}")
             if time.monotonic() > deadline:
                 return None
             time.sleep(0.02)
@@ -97,9 +101,6 @@ class ReaderProcess:
             return json.loads(os.pread(self._status.fileno(), 2**20, 0))
         except ValueError:
             return {}  # nothing written yet, or being written just now
-
-    def _where(self, status: dict[str, Any]) -> str:
-        return f" while reading {status['reading']}" if "reading" in status else " before it read anything"
 
     def _last_words(self) -> str:
         size = os.fstat(self._stderr.fileno()).st_size
@@ -125,17 +126,20 @@ def _how(code: int) -> str:
     return f"signal {-code}"
 
 
-def _end(process: subprocess.Popen[bytes], folder: str, files: Sequence[IO[bytes]], owner: int) -> None:
+def _end(
+    process: subprocess.Popen[bytes], folder: str, status: IO[bytes], stderr: IO[bytes], owner: int
+) -> None:
     if os.getpid() != owner:
         return  # a forked copy of the trainer is ending, not the trainer
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError):
         process.stdin.close()
     try:
-        process.wait(_STOP_SECONDS)
+        # It asks to be ended gently only once it has something to send.
+        process.wait(_STOP_SECONDS if os.fstat(status.fileno()).st_size else 0)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
     shutil.rmtree(folder, ignore_errors=True)
-    for file in files:
-        file.close()
+    status.close()
+    stderr.close()

@@ -1,10 +1,11 @@
 """How batches travel from the reader process to TensorFlow: one Arrow row is one batch.
 
-Every column of the stream is a list whose single entry holds a whole batch, so that lists of any length travel without
-padding. A scalar column takes one column of the stream (`[rows]`); a list column takes two: its values `[values]` int64
-and its row splits `[rows + 1]` int64. The last column is the trailer int64 `[3]`: batch number (counted over all
-epochs), rows, epoch. The receiver must check the trailer: tensorflow-io's client takes a message that was cut short for
-complete, and its end, which is the trailer, is then memory that was never written.
+Every column of the stream is a list whose single entry holds a whole batch, so that lists of any length
+travel without padding. A scalar column takes one column of the stream (`[rows]`); a list column takes two:
+its values `[values]` int64 and its row splits `[rows + 1]` int64. The last column is the trailer int64 `[3]`:
+batch number (counted over all epochs), rows, epoch. The receiver must check the trailer: tensorflow-io's
+client takes a message that was cut short for complete, and its end, which is the trailer, is then memory that
+was never written.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ def stream_schema(columns: Sequence[Column]) -> pa.Schema:
 
 
 def to_message(batch: pa.RecordBatch, schema: pa.Schema, number: int, epoch: int) -> pa.Buffer:
-    """Batch `number` as one message of the stream. Raises `ValueError` when it is too large for the receiver."""
+    """Batch `number` as one message of the stream. Raises `ValueError` when it is too large for the
+    receiver."""
     flat: list[pa.Array] = []
     for array in batch.columns:
         if pa.types.is_list(array.type):
@@ -50,7 +52,7 @@ def to_message(batch: pa.RecordBatch, schema: pa.Schema, number: int, epoch: int
     message = pa.RecordBatch.from_arrays(entries, schema=schema).serialize()
     if message.size > MESSAGE_BYTES_MAX:
         raise ValueError(
-            f"a batch of {batch.num_rows} rows takes {message.size} bytes, more than the {MESSAGE_BYTES_MAX} that "
-            "can be sent at once; use a smaller batch size or a smaller max_length"
+            f"a batch of {batch.num_rows} rows takes {message.size} bytes, more than the {MESSAGE_BYTES_MAX} "
+            "that can be sent at once; use a smaller batch size or a smaller max_length"
         )
     return message

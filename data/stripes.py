@@ -32,10 +32,10 @@ class Part:
 def shard_parts(stripes: Sequence[Stripe], shard: int, num_shards: int) -> tuple[Part, ...]:
     """The parts of shard number `shard`, in the order of `stripes`.
 
-    All shards together hold every row once. Their row counts differ by at most one, because workers that train in
-    step wait for the one with the most rows. Stripes are dealt in order to the shard that still lacks most, so that
-    shards move through (time-ordered) files side by side; a stripe is cut only where a shard is full, which costs
-    at most `num_shards - 1` stripes being decoded a second time.
+    All shards together hold every row once. Their row counts differ by at most one, because workers that
+    train in step wait for the one with the most rows. Stripes are dealt in order to the shard that still
+    lacks most, so that shards move through (time-ordered) files side by side; a stripe is cut only where a
+    shard is full, which costs at most `num_shards - 1` stripes being decoded a second time.
     """
     total = sum(stripe.rows for stripe in stripes)
     lacking = [total * (i + 1) // num_shards - total * i // num_shards for i in range(num_shards)]
@@ -61,7 +61,8 @@ def epoch_order(parts: Sequence[Part], seed: int, epoch: int) -> list[Part]:
 def window_order(rows: int, seed: int, epoch: int, window: int) -> np.ndarray:
     """A random order int64 `[rows]` of the rows of shuffle window number `window`.
 
-    Depends on (seed, epoch, window) only, so a reader that starts in the middle need not draw what came before.
+    Depends on (seed, epoch, window) only, so a reader that starts in the middle need not draw what came
+    before.
     """
     return np.random.default_rng([seed, epoch, 1, window]).permutation(rows)
 
