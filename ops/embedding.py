@@ -70,7 +70,11 @@ def request_header(rank: int, step: tf.Tensor, batch_rows: tf.Tensor, learning_r
 
 
 def route_ids(
-    header: tf.Tensor, ids: Sequence[tf.Tensor], table_of_feature: Sequence[int], salts: Sequence[int], num_ps: int
+    header: tf.Tensor,
+    ids: Sequence[tf.Tensor],
+    table_of_feature: Sequence[int],
+    salts: Sequence[int],
+    num_ps: int,
 ) -> tuple[list[tf.Tensor], tf.Tensor]:
     """De-duplicates the ids of a group's features and cuts them by owning PS.
 
@@ -86,7 +90,11 @@ def route_ids(
       positions: int32 `[ids of all features]`: each id's row among the rows of PS 0, 1, … one after the other.
     """
     requests, positions = load().ps_cluster_route_ids(
-        header=header, ids=list(ids), num_ps=num_ps, table_of_feature=list(table_of_feature), salts=list(salts)
+        header=header,
+        ids=list(ids),
+        num_ps=num_ps,
+        table_of_feature=list(table_of_feature),
+        salts=list(salts),
     )
     return list(requests), positions
 
@@ -96,7 +104,9 @@ def pull(tables: Sequence[tf.Tensor], request: tf.Tensor, layout: RowLayout, tra
 
     An id without a row gives its initial value when `training`, zeros otherwise.
     """
-    return load().ps_cluster_pull(tables=list(tables), request=request, training=training, **layout._attributes())
+    return load().ps_cluster_pull(
+        tables=list(tables), request=request, training=training, **layout._attributes()
+    )
 
 
 def push(

@@ -36,7 +36,10 @@ class PsEmbeddingStore:
         self._namespace = namespace
         self._handles = [
             [
-                [cuckoo.create(f"{namespace}/{table}", group.layout.row_floats, device) for table in group.tables]
+                [
+                    cuckoo.create(f"{namespace}/{table}", group.layout.row_floats, device)
+                    for table in group.tables
+                ]
                 for device in placement.ps_devices
             ]
             for group in self._groups
@@ -138,7 +141,10 @@ class PsEmbeddingStore:
                 for entry in files:
                     if entry["table"] != table or entry["part"] != "keys":
                         continue
-                    if entry["row_floats"] != group.layout.row_floats or entry["optimizer"] != group.layout.optimizer:
+                    if (
+                        entry["row_floats"] != group.layout.row_floats
+                        or entry["optimizer"] != group.layout.optimizer
+                    ):
                         raise RunError(
                             f"{entry['file']}: expected rows of table {table} with {group.layout.row_floats} floats "
                             f"({group.layout.optimizer}), found {entry['row_floats']} ({entry['optimizer']})"
@@ -186,8 +192,7 @@ def _save_shard(device: str, handle: tf.Tensor, folder: str, shard: str) -> list
     # fetching the checksums waits for both.
     @tf.function
     def write_then_check():
-        with tf.device(device):
-            with tf.control_dependencies([cuckoo.save(handle, folder, shard)]):
-                return [ops.file_checksum(os.path.join(folder, f"{shard}-{part}")) for part in ("keys", "values")]
+        with tf.device(device), tf.control_dependencies([cuckoo.save(handle, folder, shard)]):
+            return [ops.file_checksum(os.path.join(folder, f"{shard}-{part}")) for part in ("keys", "values")]
 
     return write_then_check()

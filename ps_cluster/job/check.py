@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
-from models.config import ModelConfig
-from models.inputs import InputSpec
+from models.check import check_model
 from ps_cluster.job.draft import Draft
 from ps_cluster.job.problems import Path, Problem, listed, near, quoted, suggestion
 from ps_cluster.job.resolve import column_of, inputs, label_column, table_name
 from ps_cluster.job.schema import DenseFeature, IdFeature, IdListFeature
-from ps_cluster.quiet import held_output
 
 _MODEL_MESSAGE = re.compile(r"([\w.]+): expected (.*), found (.*)", re.DOTALL)
 
@@ -272,16 +268,8 @@ def _model(draft: Draft) -> Iterator[Problem]:
     ):
         return
     features = [feature for feature in draft.features if feature is not None]
-    for message in _check_model()(draft.model, inputs(features, tables)):
+    for message in check_model(draft.model, inputs(features, tables)):
         yield _model_problem(message)
-
-
-def _check_model() -> Callable[[ModelConfig, Sequence[InputSpec]], list[str]]:
-    """`models.build.check_model`, imported late: who reads no job must not wait for TensorFlow."""
-    os.environ["TF_USE_LEGACY_KERAS"] = "1"
-    with contextlib.nullcontext() if "tensorflow" in sys.modules else held_output():
-        from models.build import check_model
-    return check_model
 
 
 def _model_problem(message: str) -> Problem:

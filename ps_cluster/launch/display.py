@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol, TextIO
+from typing import Any, Protocol
 
 from ps_cluster.launch.events_tail import EventsTail
 
@@ -16,7 +16,7 @@ _LAST_LOOK_SECONDS = 3.0
 class Renderer(Protocol):
     """What shows events."""
 
-    def event(self, event: dict[str, Any]) -> None:
+    def handle(self, event: dict[str, Any]) -> None:
         """Show one event."""
 
     def tick(self) -> None:
@@ -24,24 +24,6 @@ class Renderer(Protocol):
 
     def close(self) -> None:
         """The run is over: leave the terminal as it was."""
-
-
-class PlainRenderer:
-    """One line an event: its fields in their order."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def event(self, event: dict[str, Any]) -> None:
-        """Print the event."""
-        fields = "  ".join(f"{key} {_text(value)}" for key, value in event.items() if key != "event")
-        self._stream.write(f"{event.get('event', '?'):<11} {fields}".rstrip() + "\n")
-
-    def tick(self) -> None:
-        """Nothing moves by itself."""
-
-    def close(self) -> None:
-        """Nothing to put back."""
 
 
 class Display:
@@ -69,7 +51,7 @@ class Display:
                     over = self._over.wait(_POLL_SECONDS)
                     for event in self._tail.read():
                         with self._survived("an event was not shown"):
-                            renderer.event(event)
+                            renderer.handle(event)
                     with self._survived("the display stood still"):
                         renderer.tick()
             finally:

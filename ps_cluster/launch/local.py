@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, TextIO, cast
 from ps_cluster.errors import RunError, UserError
 from ps_cluster.job.membership import Membership, Role
 from ps_cluster.launch.asked import Asked
-from ps_cluster.launch.display import Display, PlainRenderer, Renderer
+from ps_cluster.launch.display import Display, Renderer
 from ps_cluster.launch.events_tail import EventsTail
 from ps_cluster.launch.last_words import disk_is_full, how_it_ended, last_words
 from ps_cluster.launch.output import Output, State, claimed_output
 from ps_cluster.launch.ports import reserved_addresses
 from ps_cluster.launch.processes import Ended, Processes
 from ps_cluster.launch.screen import Screen
+from ps_cluster.report.progress import Renderer as ProgressRenderer
 
 if TYPE_CHECKING:
     from ps_cluster.job.resolve import JobFile
@@ -57,7 +58,7 @@ def run_local(
     overwrite: bool = False,
     report: str | os.PathLike[str] | None = None,
     command: Callable[[Role, int, str], list[str]] = role_command,
-    make_renderer: Callable[[TextIO], Renderer] = PlainRenderer,
+    make_renderer: Callable[[TextIO], Renderer] = ProgressRenderer,
 ) -> int:
     """Train a job with PS and worker processes of this machine; call it from the main thread.
 

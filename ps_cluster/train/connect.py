@@ -45,4 +45,3 @@ def connect(membership: Membership) -> Devices:
         host = f"/job:worker/replica:0/task:{membership.index}"
         ps = tuple(f"/job:ps/replica:0/task:{index}/device:CPU:0" for index in range(len(membership.ps)))
     return Devices(ps, f"{host}/device:CPU:0", f"{host}/device:{'GPU' if gpus else 'CPU'}:0")
-

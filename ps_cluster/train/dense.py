@@ -12,5 +12,9 @@ def make_dense_optimizer(config: DenseOptimizer) -> tf_keras.optimizers.Optimize
     rate = config.learning_rate
     if config.name == "adamw":
         return tf_keras.optimizers.AdamW(rate, weight_decay=config.weight_decay, jit_compile=False)
-    kinds = {"sgd": tf_keras.optimizers.SGD, "adagrad": tf_keras.optimizers.Adagrad, "adam": tf_keras.optimizers.Adam}
+    kinds = {
+        "sgd": tf_keras.optimizers.SGD,
+        "adagrad": tf_keras.optimizers.Adagrad,
+        "adam": tf_keras.optimizers.Adam,
+    }
     return kinds[config.name](rate, jit_compile=False)

@@ -12,6 +12,7 @@ import tensorflow as tf
 import tf_keras
 
 from data.arrow_stream import BatchReader
+from data.errors import DataError
 from ps_cluster.errors import RunError
 from ps_cluster.metrics.window import WindowAuc, window_auc
 from ps_cluster.train.batches import LookAhead
@@ -81,6 +82,13 @@ def train(
         while workers_left and step < (training.max_steps or step + 1):
             step += 1
             batch = batches.take()
+            labels = np.asarray(batch.columns[session.job.data.label])
+            if not np.isin(labels, (0, 1)).all():
+                wrong = labels[~np.isin(labels, (0, 1))][0]
+                raise DataError(
+                    f"{', '.join(session.job.data.train)}: column {session.job.data.label}: expected labels of 0 "
+                    f"or 1, found {wrong:g}"
+                )
             factor = rate_factor(session.job.schedule, step, steps_total)
             result = train_step(
                 batch.columns,
@@ -90,9 +98,11 @@ def train(
             )
             loss, step_rows, workers_left = float(result.loss), int(result.rows), int(result.workers_left)
             if not math.isfinite(loss):
-                raise RunError(f"step {step}: the loss is {loss}: training has diverged; lower the learning rates")
+                raise RunError(
+                    f"step {step}: the loss is {loss}: training has diverged; lower the learning rates"
+                )
             each_step(step, loss)
-            window.add(result.logits.numpy(), batch.columns[session.job.data.label].numpy())
+            window.add(result.logits.numpy(), labels)
             losses.append((loss, step_rows))
             rows += step_rows
             window_rows += step_rows

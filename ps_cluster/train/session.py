@@ -51,7 +51,9 @@ class Session:
         self.rank = membership.index
         self.num_workers = len(membership.workers)
         self.devices = devices
-        self.model: tf_keras.Model = build_model(job.model, inputs_of(job), job.training.seed)
+        self.model: tf_keras.Model = build_model(
+            job.model, inputs_of(job), job.training.seed, dropout_stream=self.rank
+        )
         placement = Placement(
             ps_devices=devices.ps,
             worker_device=devices.cpu,

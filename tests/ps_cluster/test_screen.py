@@ -88,7 +88,7 @@ def test_an_event_that_cannot_be_shown_does_not_hide_the_next(tmp_path: Path) ->
     shown = []
 
     class Picky:
-        def event(self, event: dict[str, Any]) -> None:
+        def handle(self, event: dict[str, Any]) -> None:
             shown.append(event["step"])
 
         def tick(self) -> None: ...

@@ -1,0 +1,142 @@
+"""What a worker tells of a run: events to a file, lines to its log, scalars to TensorBoard, a report at the end."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from dataclasses import asdict
+from types import TracebackType
+
+from ps_cluster.embedding.store import TableStats
+from ps_cluster.job.resolve import JobFile, tables_of
+from ps_cluster.metrics.exact_auc import Evaluation
+from ps_cluster.report import events
+from ps_cluster.report.event_log import EventLog
+from ps_cluster.report.json_report import report_of, write_report
+from ps_cluster.report.progress import Renderer
+from ps_cluster.report.tensorboard import ScalarWriter
+from ps_cluster.train.loop import Progress
+from ps_cluster.train.session import Samples, Session
+
+
+class Teller:
+    """Tells of a run on worker 0; on the others, where `telling` is False, it keeps silent.
+
+    events_path: file to append events to, which a launcher shows; None: there is none.
+    """
+
+    def __init__(self, job_file: JobFile, events_path: str | None, telling: bool, scalars: bool = True):
+        self._job_file = job_file
+        self._telling = telling
+        self._told: list[events.Event] = []
+        self._log = EventLog(events_path) if events_path and telling else None
+        self._lines = Renderer(sys.stdout) if telling else None
+        self._scalars: ScalarWriter | None = None
+        self._scalars_wanted = telling and scalars
+
+    def phase(self, name: str, done: int | None = None, total: int | None = None) -> None:
+        self._tell(events.phase(name=name, done=done, total=total))
+
+    def start(self, session: Session, train: Samples, test: Samples | None, steps: int, num_ps: int) -> None:
+        job = session.job
+        settings = ", ".join(
+            f"{name} {value}" for name, value in job.model.model_dump(exclude={"name", "groups"}).items()
+        )
+        files = "1 file" if train.summary.files == 1 else f"{train.summary.files} files"
+        if self._scalars_wanted:
+            # Only now: before the worker has joined the cluster it must not use TensorFlow.
+            self._scalars = ScalarWriter(os.path.join(self._job_file.output, "tensorboard"))
+        self._tell(
+            events.start(
+                rows=train.summary.rows,
+                test_rows=test.summary.rows if test else None,
+                steps_total=steps,
+                workers=session.num_workers,
+                ps=num_ps,
+                dense_parameters=int(session.model.count_params()),
+                data=f"{', '.join(job.data.train)}: {files}, {train.summary.file_bytes / 1e6:.1f} MB of ORC",
+                model=f"{job.model.name}: {settings}",
+                job=job.name,
+                seed=job.training.seed,
+                epochs=job.training.epochs,
+                batch_size=job.training.batch_size,
+                tables=len(tables_of(job)),
+            )
+        )
+
+    def step(self, progress: Progress) -> None:
+        self._tell(
+            events.step(
+                step=progress.step,
+                epoch=progress.epoch + 1,
+                loss=progress.loss,
+                samples_per_second=progress.samples_per_second,
+                rows=progress.rows,
+                auc=progress.auc,
+                learning_rate_factor=progress.rate_factor,
+            )
+        )
+
+    def tables(self, stats: list[TableStats]) -> None:
+        rows = [{"name": one.name, "rows": one.rows, "bytes": one.payload_bytes} for one in stats]
+        self._tell(events.tables(tables=rows))
+
+    def saved(self, path: str, what: str) -> None:
+        self._tell(events.saved(path=path, what=what))
+
+    def evaluation(self, evaluation: Evaluation) -> None:
+        self._tell(events.evaluation(**asdict(evaluation)))
+
+    def exported(self, path: str) -> None:
+        size = sum(
+            os.path.getsize(os.path.join(at, name)) for at, _, names in os.walk(path) for name in names
+        )
+        self._tell(events.exported(path=path, size_bytes=size))
+
+    def done(self, seconds: float, samples_per_second: float, steps: int) -> None:
+        job, output = shlex.quote(self._job_file.path), self._job_file.output
+        self._tell(events.saved(path=os.path.join(output, "tensorboard"), what="TensorBoard"))
+        exported = next((event["path"] for event in self._told if event["event"] == "exported"), "")
+        self._tell(
+            events.next(
+                commands=[
+                    (f"ps-cluster evaluate {job}", "score the test rows again with the saved checkpoint"),
+                    (
+                        f"saved_model_cli show --dir {shlex.quote(exported)} --tag_set serve --signature_def serving_default",
+                        "the inputs and outputs that the SavedModel serves",
+                    ),
+                    (
+                        f"tensorboard --logdir {shlex.quote(os.path.join(output, 'tensorboard'))}",
+                        "the run's curves in a browser",
+                    ),
+                ]
+            )
+        )
+        self._tell(events.done(seconds=seconds, samples_per_second=samples_per_second, steps=steps))
+
+    def write_report(self, path: str) -> None:
+        write_report(path, report_of(self._told))
+
+    def close(self) -> None:
+        for part in (self._lines, self._scalars, self._log):
+            if part is not None:
+                part.close()
+
+    def _tell(self, event: events.Event) -> None:
+        if not self._telling:
+            return
+        self._told.append(event)
+        for part in (self._lines, self._scalars):
+            if part is not None:
+                part.handle(event)
+        if self._log is not None:
+            self._log.append(event)
+
+    def __enter__(self) -> Teller:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

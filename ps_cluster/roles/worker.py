@@ -1,0 +1,130 @@
+"""A worker's life: join, train, save, evaluate; worker 0 also tells of it and exports."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+
+import numpy as np
+
+from ps_cluster.errors import RunError
+from ps_cluster.job.membership import Membership
+from ps_cluster.job.resolve import JobFile
+from ps_cluster.launch.pdeathsig import PARENT_VARIABLE
+from ps_cluster.metrics.exact_auc import Evaluation
+from ps_cluster.roles.telling import Teller
+from ps_cluster.train.checkpoint import load_dense, newest_checkpoint, save_checkpoint
+from ps_cluster.train.collective import broadcast_from_first, joined, total
+from ps_cluster.train.connect import connect
+from ps_cluster.train.dense import make_dense_optimizer
+from ps_cluster.train.evaluate import evaluate
+from ps_cluster.train.loop import planned_steps, train
+from ps_cluster.train.session import Samples, Session, samples_of
+from ps_cluster.train.step import make_score_step
+
+
+def run_worker(job_file: JobFile, membership: Membership, events: str | None, report: str | None) -> None:
+    """Trains the job as worker `membership.index`; TensorFlow must have been imported quietly before.
+
+    Args:
+      job_file: the job.
+      membership: this worker's place.
+      events: file that worker 0 appends events to, as JSON lines; None: it only prints.
+      report: file that worker 0 writes the run's report to.
+
+    Raises:
+      UserError, DataError: the job or its data are wrong.
+      RunError: the run failed; names the cause.
+    """
+    started = time.monotonic()
+    train_samples = samples_of(job_file, "train")
+    test_samples = samples_of(job_file, "test") if job_file.job.data.test else None
+    with Teller(job_file, events if membership.index == 0 else None, membership.index == 0) as teller:
+        teller.phase("start")
+        with joined(membership), _readable_errors():
+            session = Session(job_file, membership, connect(membership))
+            optimizer = make_dense_optimizer(job_file.job.optimizers.dense)
+            broadcast_from_first(session.model.weights)
+            teller.start(
+                session,
+                train_samples,
+                test_samples,
+                planned_steps(session, train_samples),
+                len(membership.ps),
+            )
+            trained = train(session, train_samples, optimizer, teller.step)
+            teller.tables(session.store.stats() if session.rank == 0 else [])
+            if session.rank == 0:
+                teller.phase("save")
+                teller.saved(
+                    save_checkpoint(job_file.output, trained.steps, session.store, session.model, optimizer),
+                    "checkpoint",
+                )
+            if test_samples is not None:
+                teller.evaluation(evaluate_session(session, test_samples, teller))
+            total(np.ones(1, np.int64))  # nobody leaves the ring before all are done
+        if membership.index == 0:
+            teller.phase("export")
+            teller.exported(_export_in_a_fresh_process(job_file))
+            teller.done(time.monotonic() - started, trained.samples_per_second, trained.steps)
+            if report is not None:
+                teller.write_report(report)
+
+
+def run_evaluation(job_file: JobFile) -> Evaluation:
+    """Scores the test rows with the newest checkpoint, in this one process."""
+    test_samples = samples_of(job_file, "test")
+    checkpoint = newest_checkpoint(job_file.output)
+    membership = Membership("worker", 0, (), ("localhost:1",))
+    with (
+        Teller(job_file, None, telling=True, scalars=False) as teller,
+        joined(membership),
+        _readable_errors(),
+    ):
+        session = Session(job_file, membership, connect(membership))
+        load_dense(checkpoint, session.model)
+        session.store.restore(checkpoint.folder, checkpoint.table_files())
+        return evaluate_session(session, test_samples, teller)
+
+
+def evaluate_session(session: Session, samples: Samples, teller: Teller) -> Evaluation:
+    """Test figures over all workers' rows; every worker calls it."""
+    teller.phase("evaluate", 0, samples.summary.rows)
+    return evaluate(
+        session.read_spec(samples, training=False),
+        session.job.data.label,
+        lambda spec: make_score_step(session.job, session.model, session.store, session.devices, spec),
+        os.path.join(session.job_file.output, "scratch", f"worker-{session.rank}"),
+        lambda rows: teller.phase(
+            "evaluate", min(rows * session.num_workers, samples.summary.rows), samples.summary.rows
+        ),
+    )
+
+
+def _export_in_a_fresh_process(job_file: JobFile) -> str:
+    """Exports in a process of its own: this one's TensorFlow is tied to the cluster's devices."""
+    environment = {**os.environ, PARENT_VARIABLE: str(os.getpid()), "CUDA_VISIBLE_DEVICES": "-1"}
+    environment.pop("TF_CONFIG", None)
+    command = [sys.executable, "-m", "ps_cluster", "export", job_file.path]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        raise RunError(f"export: `{' '.join(command[1:])}` ended with status {done.returncode}")
+    return done.stdout.strip().splitlines()[-1]
+
+
+@contextlib.contextmanager
+def _readable_errors() -> Iterator[None]:
+    """Turns TensorFlow's errors, which are pages long, into one line; the pages stay in the log."""
+    import tensorflow as tf
+
+    try:
+        yield
+    except tf.errors.OpError as error:
+        traceback.print_exc()
+        first = next((line for line in error.message.splitlines() if line.strip()), "")
+        raise RunError(f"{type(error).__name__}: {first.strip()}") from None
