@@ -152,9 +152,7 @@ def _joined(pieces: list[pa.RecordBatch]) -> pa.RecordBatch:
     return pieces[0] if len(pieces) == 1 else pa.concat_batches(pieces)
 
 
-def _windows(
-    read: Callable[[Part], pa.RecordBatch], parts: Sequence[Part], how: Batches
-) -> Iterator[_Window]:
+def _windows(read: Callable[[Part], pa.RecordBatch], parts: Sequence[Part], how: Batches) -> Iterator[_Window]:
     """The rows of all epochs: windows of `shuffle_rows` rows, not yet permuted, or else parts as they are."""
     for epoch in range(how.epochs):
         if how.shuffle_rows:

@@ -41,9 +41,7 @@ class Column:
             kinds = ", ".join(expected)
             raise ValueError(f"column {self.name}: kind: expected one of {kinds}, found {self.kind!r}")
         if self.missing is not None and not _fits(self.missing, self.kind):
-            raise ValueError(
-                f"column {self.name}: missing: expected {expected[self.kind]}, found {self.missing!r}"
-            )
+            raise ValueError(f"column {self.name}: missing: expected {expected[self.kind]}, found {self.missing!r}")
         if self.max_length is not None and (self.kind != "int64_list" or self.max_length < 1):
             raise ValueError(
                 f"column {self.name}: max_length: expected a positive integer on a list column, "
@@ -126,9 +124,7 @@ def _canonical_list(array: pa.ListArray, column: Column, path: str, first_row: i
     if values.null_count:
         position = pc.index(values.is_null(), True).as_py()
         row = int(np.searchsorted(splits, position, side="right")) - 1
-        raise _wrong_value(
-            path, column, first_row + row, f"a null inside the list (position {position - splits[row]})"
-        )
+        raise _wrong_value(path, column, first_row + row, f"a null inside the list (position {position - splits[row]})")
     if column.max_length is not None and len(lengths) and lengths.max() > column.max_length:
         kept = np.minimum(lengths, column.max_length).astype(np.int64)
         kept_splits = np.zeros_like(splits)

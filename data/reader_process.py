@@ -83,9 +83,7 @@ class ReaderProcess:
                 text = status["text"]
                 return kind(text if kind is DataError else f"the reader process failed: {text}")
             if code is not None:
-                where = (
-                    f"while reading {status['reading']}" if "reading" in status else "before it read anything"
-                )
+                where = f"while reading {status['reading']}" if "reading" in status else "before it read anything"
                 return RuntimeError(f"the reader process died: {_how(code)} {where}{self._last_words()}")
             if time.monotonic() > deadline:
                 return None
@@ -126,9 +124,7 @@ def _how(code: int) -> str:
     return f"signal {-code}"
 
 
-def _end(
-    process: subprocess.Popen[bytes], folder: str, status: IO[bytes], stderr: IO[bytes], owner: int
-) -> None:
+def _end(process: subprocess.Popen[bytes], folder: str, status: IO[bytes], stderr: IO[bytes], owner: int) -> None:
     if os.getpid() != owner:
         return  # a forked copy of the trainer is ending, not the trainer
     assert process.stdin is not None

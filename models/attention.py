@@ -23,9 +23,7 @@ class TargetAttention(tf_keras.layers.Layer):
         learned_query: The query is a weight `[dim]` of the layer instead of an argument of the call.
     """
 
-    def __init__(
-        self, dim: int, kind: str, *, hidden: int, learned_query: bool, seed: int, name: str
-    ) -> None:
+    def __init__(self, dim: int, kind: str, *, hidden: int, learned_query: bool, seed: int, name: str) -> None:
         super().__init__(name=name)
         self.dim = dim
         self.query = None

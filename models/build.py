@@ -27,9 +27,7 @@ class Ranker(tf_keras.Model):
     declared inputs are not looked at. `description` holds `build_model`'s arguments as plain data.
     """
 
-    def __init__(
-        self, features: Features, body: tf_keras.layers.Layer, description: dict[str, Any], name: str
-    ) -> None:
+    def __init__(self, features: Features, body: tf_keras.layers.Layer, description: dict[str, Any], name: str) -> None:
         super().__init__(name=name)
         # As text: Keras would wrap a dictionary and track it as a part of the model.
         self._description = json.dumps(description)
@@ -53,9 +51,7 @@ class Ranker(tf_keras.Model):
         )
 
 
-def build_model(
-    config: ModelConfig, inputs: Sequence[InputSpec], seed: int, dropout_stream: int = 0
-) -> Ranker:
+def build_model(config: ModelConfig, inputs: Sequence[InputSpec], seed: int, dropout_stream: int = 0) -> Ranker:
     """The model that `config` describes, with all its weights.
 
     Args:
@@ -86,9 +82,7 @@ def build_model(
     return Ranker(features, _body(config, inputs, seed, dropout_stream), description, name=config.name)
 
 
-def _body(
-    config: ModelConfig, inputs: Sequence[InputSpec], seed: int, stream: int
-) -> RankMixer | DeepFM | DCN:
+def _body(config: ModelConfig, inputs: Sequence[InputSpec], seed: int, stream: int) -> RankMixer | DeepFM | DCN:
     widths = [spec.dim for spec in inputs]
     if isinstance(config, RankMixerConfig):
         index = {spec.name: position for position, spec in enumerate(inputs)}

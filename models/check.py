@@ -27,14 +27,10 @@ def _check_rankmixer(config: RankMixerConfig, inputs: Sequence[InputSpec]) -> li
     if config.groups is None:
         width = sum(spec.dim for spec in inputs)
         if inputs and width < config.tokens:
-            problems.append(
-                f"tokens: expected at most {width}, all features' widths added up, found {config.tokens}"
-            )
+            problems.append(f"tokens: expected at most {width}, all features' widths added up, found {config.tokens}")
         return problems
     if len(config.groups) != config.tokens:
-        problems.append(
-            f"groups: expected {config.tokens} groups, one for each token, found {len(config.groups)}"
-        )
+        problems.append(f"groups: expected {config.tokens} groups, one for each token, found {len(config.groups)}")
     names = {spec.name for spec in inputs}
     for position, group in enumerate(config.groups):
         path = f"groups.{position}"
@@ -48,7 +44,5 @@ def _check_rankmixer(config: RankMixerConfig, inputs: Sequence[InputSpec]) -> li
     grouped = {name for group in config.groups for name in group}
     left_out = [spec.name for spec in inputs if spec.name not in grouped]
     if left_out:
-        problems.append(
-            f"groups: expected every feature in at least one group, found none with {', '.join(left_out)}"
-        )
+        problems.append(f"groups: expected every feature in at least one group, found none with {', '.join(left_out)}")
     return problems

@@ -31,9 +31,7 @@ class RankMixerConfig(_RankerConfig):
     """RankMixer (arXiv 2507.15551): token mixing without parameters, then a network of each token's own."""
 
     name: Literal["rankmixer"]
-    tokens: PositiveInt = Field(
-        8, description="Number of tokens T the features are cut into; must divide `dim`."
-    )
+    tokens: PositiveInt = Field(8, description="Number of tokens T the features are cut into; must divide `dim`.")
     dim: PositiveInt = Field(64, description="Width D of a token.")
     layers: PositiveInt = Field(2, description="Number of blocks L.")
     expansion: PositiveInt = Field(

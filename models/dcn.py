@@ -49,8 +49,7 @@ class DCN(tf_keras.layers.Layer):
         super().__init__(name=name)
         width = sum(widths)
         self.crosses = [
-            CrossLayer(width, cross_rank, seed=seed, name=f"{name}/cross_{index}")
-            for index in range(cross_layers)
+            CrossLayer(width, cross_rank, seed=seed, name=f"{name}/cross_{index}") for index in range(cross_layers)
         ]
         self.deep = None
         if hidden:

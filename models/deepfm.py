@@ -70,9 +70,7 @@ class DeepFM(tf_keras.layers.Layer):
         self.deep = None
         if hidden:
             self.deep = Mlp(width, hidden, dropout, seed=seed, stream=stream, name=f"{name}/deep")
-            self.deep_logit = Linear(
-                self.deep.output_dim, 1, bias=False, seed=seed, name=f"{name}/deep/logit"
-            )
+            self.deep_logit = Linear(self.deep.output_dim, 1, bias=False, seed=seed, name=f"{name}/deep/logit")
         self.built = True
 
     def call(self, matrices: Sequence[tf.Tensor], training: Any = None) -> tf.Tensor:

@@ -28,9 +28,7 @@ class InputSpec:
 
     def __post_init__(self) -> None:
         if self.kind not in ("vector", "sequence", "dense"):
-            raise ValueError(
-                f"input {self.name}: expected kind vector, sequence or dense, found {self.kind!r}"
-            )
+            raise ValueError(f"input {self.name}: expected kind vector, sequence or dense, found {self.kind!r}")
         if self.dim < 1 or (self.kind == "dense" and self.dim != 1):
             expected = "1" if self.kind == "dense" else "at least 1"
             raise ValueError(f"input {self.name}: expected dim {expected}, found {self.dim}")
@@ -53,9 +51,7 @@ def check_inputs(inputs: Sequence[InputSpec]) -> list[str]:
             continue
         if spec.query not in vectors:
             choices = ", ".join(vectors) or "there is none"
-            problems.append(
-                f"inputs.{spec.name}.query: expected a vector input ({choices}), found {spec.query!r}"
-            )
+            problems.append(f"inputs.{spec.name}.query: expected a vector input ({choices}), found {spec.query!r}")
         elif vectors[spec.query].dim != spec.dim:
             problems.append(
                 f"inputs.{spec.name}.query: expected a vector of the elements' width {spec.dim}, "

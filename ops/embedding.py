@@ -104,9 +104,7 @@ def pull(tables: Sequence[tf.Tensor], request: tf.Tensor, layout: RowLayout, tra
 
     An id without a row gives its initial value when `training`, zeros otherwise.
     """
-    return load().ps_cluster_pull(
-        tables=list(tables), request=request, training=training, **layout._attributes()
-    )
+    return load().ps_cluster_pull(tables=list(tables), request=request, training=training, **layout._attributes())
 
 
 def push(

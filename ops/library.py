@@ -19,7 +19,5 @@ def load() -> ModuleType:
     import tensorflow as tf
 
     if not os.path.exists(PATH):
-        raise FileNotFoundError(
-            f"{PATH}: op library not built; build it with `make env` or `pip install -e .`"
-        )
+        raise FileNotFoundError(f"{PATH}: op library not built; build it with `make env` or `pip install -e .`")
     return tf.load_op_library(PATH)

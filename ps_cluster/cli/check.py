@@ -7,9 +7,7 @@ import argparse
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds `check` to the command line."""
-    parser = subparsers.add_parser(
-        "check", help="check a job file, without reading samples or starting anything"
-    )
+    parser = subparsers.add_parser("check", help="check a job file, without reading samples or starting anything")
     parser.add_argument("job", metavar="job.yaml", help="job file")
     parser.set_defaults(run=run)
 

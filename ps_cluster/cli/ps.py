@@ -15,9 +15,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         description="Run one parameter server until SIGTERM. Its place in the cluster comes from the flags, "
         "else from TF_CONFIG, else from the addresses in the job file.",
     )
-    parser.add_argument(
-        "job", nargs="?", metavar="JOB", help="job file; its PS and worker counts are checked"
-    )
+    parser.add_argument("job", nargs="?", metavar="JOB", help="job file; its PS and worker counts are checked")
     membership.add_arguments(parser)
     parser.set_defaults(run=run)
 

@@ -20,9 +20,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     parser.add_argument("job", metavar="job.yaml", help="job file")
     membership.add_arguments(parser)
-    parser.add_argument(
-        "--events", metavar="FILE", help="worker 0: append what happens to FILE, as JSON lines"
-    )
+    parser.add_argument("--events", metavar="FILE", help="worker 0: append what happens to FILE, as JSON lines")
     parser.add_argument("--report", metavar="FILE", help="worker 0: write a report of the run, as JSON")
     parser.set_defaults(run=run)
 

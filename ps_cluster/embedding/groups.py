@@ -72,9 +72,7 @@ def plan_groups(
             seed=seed,
         )
         uses = tuple(
-            FeatureUse(
-                feature.name, names.index(feature.table or feature.name), getattr(feature, "pooling", None)
-            )
+            FeatureUse(feature.name, names.index(feature.table or feature.name), getattr(feature, "pooling", None))
             for feature in features
             if (feature.table or feature.name) in names
         )

@@ -36,10 +36,7 @@ class PsEmbeddingStore:
         self._namespace = namespace
         self._handles = [
             [
-                [
-                    cuckoo.create(f"{namespace}/{table}", group.layout.row_floats, device)
-                    for table in group.tables
-                ]
+                [cuckoo.create(f"{namespace}/{table}", group.layout.row_floats, device) for table in group.tables]
                 for device in placement.ps_devices
             ]
             for group in self._groups
@@ -141,10 +138,7 @@ class PsEmbeddingStore:
                 for entry in files:
                     if entry["table"] != table or entry["part"] != "keys":
                         continue
-                    if (
-                        entry["row_floats"] != group.layout.row_floats
-                        or entry["optimizer"] != group.layout.optimizer
-                    ):
+                    if entry["row_floats"] != group.layout.row_floats or entry["optimizer"] != group.layout.optimizer:
                         raise RunError(
                             f"{entry['file']}: expected rows of table {table} with {group.layout.row_floats} floats "
                             f"({group.layout.optimizer}), found {entry['row_floats']} ({entry['optimizer']})"

@@ -36,9 +36,7 @@ class ServingModel(tf.Module):
         model = build_model(job.model, inputs_of(job), job.training.seed)
         load_dense(checkpoint, model)
         self._dense_weights = model.weights
-        self.score = tf.function(
-            _scorer(job, groups, self._tables, model), input_signature=[serving_signature(job)]
-        )
+        self.score = tf.function(_scorer(job, groups, self._tables, model), input_signature=[serving_signature(job)])
 
 
 def serving_signature(job: Job) -> dict[str, tf.TensorSpec]:
@@ -51,9 +49,7 @@ def serving_signature(job: Job) -> dict[str, tf.TensorSpec]:
         elif isinstance(feature, IdListFeature):
             length = feature.name + LENGTH_SUFFIX
             if any(other.name == length for other in job.features):
-                raise UserError(
-                    f"features: {length}: the export needs this name for the lengths of {feature.name}"
-                )
+                raise UserError(f"features: {length}: the export needs this name for the lengths of {feature.name}")
             signature[feature.name] = tf.TensorSpec([None, None], tf.int64, feature.name)
             signature[length] = tf.TensorSpec([None], tf.int64, length)
         else:
@@ -105,11 +101,7 @@ def _scorer(job: Job, groups: list[TableGroup], tables: dict[str, StaticTable], 
 
 
 def _shards(checkpoint: Checkpoint, table: str) -> list[tuple[str, str]]:
-    keys = [
-        entry["file"]
-        for entry in checkpoint.table_files()
-        if entry["table"] == table and entry["part"] == "keys"
-    ]
+    keys = [entry["file"] for entry in checkpoint.table_files() if entry["table"] == table and entry["part"] == "keys"]
     return [
         (
             os.path.join(checkpoint.folder, name),

@@ -21,9 +21,7 @@ class StaticTable(tf.Module):
     def __init__(self, shards: Sequence[tuple[str, str]], row_floats: int, dim: int, name: str):
         """Reads shards of (keys file, rows file) block by block; only the embedding part of each row is kept."""
         super().__init__(name=name)
-        keys = np.concatenate(
-            [np.fromfile(keys_file, "<i8") for keys_file, _ in shards] or [np.zeros(0, np.int64)]
-        )
+        keys = np.concatenate([np.fromfile(keys_file, "<i8") for keys_file, _ in shards] or [np.zeros(0, np.int64)])
         order = np.argsort(keys, kind="stable")
         position = np.empty(len(keys), np.int64)
         position[order] = np.arange(len(keys))

@@ -47,20 +47,12 @@ def _feature_tables(draft: Draft) -> Iterator[Problem]:
         if feature.table is None and feature.dim is None:
             yield Problem(path, f"'table' or 'dim' for feature {quoted(feature.name)}", "neither")
         elif feature.table is not None and feature.dim is not None:
-            yield Problem(
-                (*path, "dim"), "either 'table' or 'dim'", f"both, and table {quoted(feature.table)}"
-            )
+            yield Problem((*path, "dim"), "either 'table' or 'dim'", f"both, and table {quoted(feature.table)}")
         elif tables is None:
             continue
         elif feature.table is not None and feature.table not in tables:
-            known = (
-                f"one of the tables {listed(tables)}"
-                if tables
-                else "a table under 'tables', where there is none"
-            )
-            yield Problem(
-                (*path, "table"), known, f"{quoted(feature.table)}{suggestion(feature.table, tables)}"
-            )
+            known = f"one of the tables {listed(tables)}" if tables else "a table under 'tables', where there is none"
+            yield Problem((*path, "table"), known, f"{quoted(feature.table)}{suggestion(feature.table, tables)}")
         elif feature.dim is not None and feature.name in tables:
             yield Problem(
                 (*path, "dim"),
@@ -74,9 +66,7 @@ def _unused_tables(draft: Draft) -> Iterator[Problem]:
         return
     used = {feature.table for _, feature in _looked_up(draft)}
     # A table whose name is only misspelt in a feature is told there.
-    misspelt = {
-        near(table, draft.tables) for table in used if table is not None and table not in draft.tables
-    }
+    misspelt = {near(table, draft.tables) for table in used if table is not None and table not in draft.tables}
     for name in draft.tables:
         if name not in used | misspelt:
             yield Problem(("tables", name), "a feature that uses the table", "none", of_key=True)
@@ -98,9 +88,7 @@ def _queries(draft: Draft) -> Iterator[Problem]:
             if all_named and feature.query not in draft.feature_names:
                 yield Problem(
                     where,
-                    f"one of the id features {listed(ids)}"
-                    if ids
-                    else "an id feature, of which there is none",
+                    f"one of the id features {listed(ids)}" if ids else "an id feature, of which there is none",
                     f"{quoted(feature.query)}{suggestion(feature.query, ids)}",
                 )
         elif not isinstance(query, IdFeature):
@@ -210,9 +198,7 @@ def _schedule(draft: Draft) -> Iterator[Problem]:
                 yield Problem(("schedule", name), f"a 'decay' beside {quoted(name)}", "'decay: none'")
         return
     if schedule.decay == "exponential" and schedule.final <= 0:
-        yield Problem(
-            ("schedule", "final"), "a number above 0 with 'decay: exponential'", str(schedule.final)
-        )
+        yield Problem(("schedule", "final"), "a number above 0 with 'decay: exponential'", str(schedule.final))
     ends = {"schedule.decay_steps": schedule.decay_steps}
     if draft.training is not None:
         ends["training.max_steps"] = draft.training.max_steps
@@ -249,9 +235,7 @@ def _places(draft: Draft, folder: str) -> Iterator[Problem]:
         for index, pattern in enumerate(getattr(draft.data, field)):
             if _holds(output, os.path.normpath(os.path.join(folder, pattern))):
                 where = f"data.{field}[{index}]"
-                yield Problem(
-                    ("output",), f"a folder without samples: {where} lies in it", quoted(draft.output)
-                )
+                yield Problem(("output",), f"a folder without samples: {where} lies in it", quoted(draft.output))
 
 
 def _holds(folder: str, path: str) -> bool:
@@ -260,12 +244,7 @@ def _holds(folder: str, path: str) -> bool:
 
 def _model(draft: Draft) -> Iterator[Problem]:
     tables = {name: table for name, table in (draft.tables or {}).items() if table is not None}
-    if (
-        draft.model is None
-        or not draft.features_known
-        or draft.tables is None
-        or len(tables) < len(draft.tables)
-    ):
+    if draft.model is None or not draft.features_known or draft.tables is None or len(tables) < len(draft.tables):
         return
     features = [feature for feature in draft.features if feature is not None]
     for message in check_model(draft.model, inputs(features, tables)):

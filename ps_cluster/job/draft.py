@@ -74,18 +74,14 @@ def draft_of_values(values: Mapping[str, object], wrong: Collection[Path]) -> Dr
 
     listed = values.get("features")
     items: list[object] = listed if isinstance(listed, list) else []
-    features = tuple(
-        _valid(_FEATURE, item) if right("features", index) else None for index, item in enumerate(items)
-    )
+    features = tuple(_valid(_FEATURE, item) if right("features", index) else None for index, item in enumerate(items))
     names = tuple(item.get("name") if isinstance(item, dict) else None for item in items)
     tables = values.get("tables", {})
     return Draft(
         features=features,
         feature_names=tuple(name if isinstance(name, str) else None for name in names),
         features_known=bool(features) and None not in features and right("features"),
-        tables={
-            name: _valid(Table, table) if right("tables", name) else None for name, table in tables.items()
-        }
+        tables={name: _valid(Table, table) if right("tables", name) else None for name, table in tables.items()}
         if isinstance(tables, dict)
         else None,
         data=section("data", DataSection),

@@ -61,9 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags by which a process is told its place; `membership_of` reads them."""
     parser.add_argument("--ps", metavar="HOST:PORT,…", help="addresses of all PS, in order")
     parser.add_argument("--workers", metavar="HOST:PORT,…", help="addresses of all workers, in order")
-    parser.add_argument(
-        "--rendezvous", metavar="HOST:PORT", help="where worker 0 lets the workers find each other"
-    )
+    parser.add_argument("--rendezvous", metavar="HOST:PORT", help="where worker 0 lets the workers find each other")
     parser.add_argument("--index", type=int, metavar="N", help="which of them this process is, from 0")
 
 
@@ -139,9 +137,7 @@ def from_tf_config(text: str, role: Role, index: int | None = None) -> Membershi
         problems.append(f"TF_CONFIG: cluster: expected ps, worker and rendezvous, found {key!r}")
     lists = {key: _strings(cluster, key, problems) for key in ("ps", "worker", "rendezvous")}
     if len(lists["rendezvous"]) > 1:
-        problems.append(
-            f"TF_CONFIG: cluster.rendezvous: expected one address, found {len(lists['rendezvous'])}"
-        )
+        problems.append(f"TF_CONFIG: cluster.rendezvous: expected one address, found {len(lists['rendezvous'])}")
     if "type" in task and task["type"] not in get_args(Role):
         problems.append(f"TF_CONFIG: task.type: expected 'ps' or 'worker', found {task['type']!r}")
     elif "type" in task and task["type"] != role:
@@ -236,9 +232,7 @@ def _strings(cluster: dict[str, object], key: str, problems: list[str]) -> list[
     value = cluster.get(key, [])
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return value
-    problems.append(
-        f"TF_CONFIG: cluster.{key}: expected a list of 'host:port', found {_short(json.dumps(value))}"
-    )
+    problems.append(f"TF_CONFIG: cluster.{key}: expected a list of 'host:port', found {_short(json.dumps(value))}")
     return []
 
 

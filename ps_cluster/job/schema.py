@@ -14,9 +14,7 @@ Name = Annotated[
     Field(
         pattern=r"^[a-z][a-z0-9_]*$",
         max_length=63,
-        json_schema_extra={
-            "expected": "a name: a lower-case letter, then lower-case letters, digits or _, at most 63"
-        },
+        json_schema_extra={"expected": "a name: a lower-case letter, then lower-case letters, digits or _, at most 63"},
     ),
 ]
 JobName = Annotated[
@@ -29,9 +27,7 @@ JobName = Annotated[
         },
     ),
 ]
-Address = Annotated[
-    str, Field(pattern=r"^[A-Za-z0-9._-]+:[0-9]{1,5}$", json_schema_extra={"expected": "host:port"})
-]
+Address = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+:[0-9]{1,5}$", json_schema_extra={"expected": "host:port"})]
 Text = Annotated[str, Field(min_length=1)]
 
 
@@ -58,9 +54,7 @@ class IdFeature(_Section):
 
     name: Name = Field(description="Name of the feature, unique in the job; the model knows it by this name.")
     kind: Literal["id"] = Field(description="One integer id per row.")
-    column: Text | None = Field(
-        None, description="ORC column (any integer type). Default: the feature's name."
-    )
+    column: Text | None = Field(None, description="ORC column (any integer type). Default: the feature's name.")
     table: Name | None = Field(None, description="Table to look the id up in. Give this or `dim`.")
     dim: PositiveInt | None = Field(
         None,
@@ -84,8 +78,7 @@ class IdListFeature(_Section):
     )
     pooling: Literal["mean", "sum", "sqrtn", "none"] = Field(
         "mean",
-        description="How the list becomes one vector; `none` hands the sequence to the model, which attends "
-        "to it.",
+        description="How the list becomes one vector; `none` hands the sequence to the model, which attends to it.",
     )
     query: Name | None = Field(
         None,
@@ -105,12 +98,8 @@ class DenseFeature(_Section):
 
     name: Name = Field(description="Name of the feature, unique in the job; the model knows it by this name.")
     kind: Literal["dense"] = Field(description="One number per row.")
-    column: Text | None = Field(
-        None, description="ORC column (any number type). Default: the feature's name."
-    )
-    missing: float | None = Field(
-        None, description="Number that stands for a null. Default: a null is an error."
-    )
+    column: Text | None = Field(None, description="ORC column (any number type). Default: the feature's name.")
+    missing: float | None = Field(None, description="Number that stands for a null. Default: a null is an error.")
 
 
 Feature = Annotated[Union[IdFeature, IdListFeature, DenseFeature], Field(discriminator="kind")]
@@ -217,9 +206,7 @@ class Training(_Section):
 class Cluster(_Section):
     """How many processes, and where they are when they are not on this machine."""
 
-    ps: NonNegativeInt = Field(
-        2, description="Number of PS processes; 0 keeps the tables inside the one worker."
-    )
+    ps: NonNegativeInt = Field(2, description="Number of PS processes; 0 keeps the tables inside the one worker.")
     workers: PositiveInt = Field(
         default_factory=lambda given: 1 if given.get("ps") == 0 else 2,
         description="Number of workers; 1 when `ps` is 0. Default: 1 when `ps` is 0, else 2.",
@@ -234,8 +221,7 @@ class Cluster(_Section):
     )
     rendezvous_address: Address | None = Field(
         None,
-        description="host:port on worker 0 where the workers find each other. "
-        "Default: a free port of this machine.",
+        description="host:port on worker 0 where the workers find each other. Default: a free port of this machine.",
     )
 
 
@@ -250,9 +236,7 @@ class Job(_Section):
     )
     model: ModelConfig = Field(description="The ranker and its sizes.")
     optimizers: Optimizers = Field(description="How table rows and dense weights learn.")
-    schedule: Schedule = Field(
-        default_factory=Schedule, description="Course of the learning rates over the steps."
-    )
+    schedule: Schedule = Field(default_factory=Schedule, description="Course of the learning rates over the steps.")
     training: Training = Field(description="Batch size, epochs, seed.")
     cluster: Cluster = Field(default_factory=Cluster, description="Processes of the job.")
     output: Text = Field(

@@ -82,9 +82,7 @@ def _problem(details: Mapping[str, Any], whole: object) -> Problem:
         tag, names = choice["propertyName"], list(choice["mapping"])
         mapping = value if isinstance(value, dict) else {}
         found = found_text(mapping[tag]) if tag in mapping else "no such field"
-        return Problem(
-            (*path, tag), f"one of {listed(names)}", f"{found}{suggestion(mapping.get(tag), names)}"
-        )
+        return Problem((*path, tag), f"one of {listed(names)}", f"{found}{suggestion(mapping.get(tag), names)}")
     if details["loc"][-1:] == ("[key]",):
         return Problem(path, described(schema["propertyNames"]), quoted(str(path[-1])), True)
     plain = _plain(schema)

@@ -12,9 +12,7 @@ _MOST_LINES = 12
 _TRACEBACK = "Traceback (most recent call last):"
 # glog and absl ("2024-01-01 10:00:00.1: W file.cc:1]", "I0000 00:00:1 file.cc:1]", "WARNING: All log …") and
 # Python's logging ("WARNING:tensorflow:"): written whether something fails or not. Fatal lines are not there.
-_NOISE = re.compile(
-    r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IWE] |[IWE]\d{4} \d\d:\d\d|(DEBUG|INFO|WARNING):)"
-)
+_NOISE = re.compile(r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IWE] |[IWE]\d{4} \d\d:\d\d|(DEBUG|INFO|WARNING):)")
 _NATIVE_DEATH = re.compile(
     r"^(Fatal Python error: |terminate called |\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: F |F\d{4} \d\d:\d\d)"
 )

@@ -68,9 +68,7 @@ def claimed_output(folder: Path, job_name: str, overwrite: bool = False) -> Iter
         _refuse_foreign(folder)
         lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        raise UserError(
-            f"output: expected a folder that can be written, found {_why(folder, error)}"
-        ) from None
+        raise UserError(f"output: expected a folder that can be written, found {_why(folder, error)}") from None
     try:
         _take(lock, folder)
         _refuse_results(folder, overwrite)
@@ -83,9 +81,7 @@ def claimed_output(folder: Path, job_name: str, overwrite: bool = False) -> Iter
             output.logs.mkdir()
             output.mark("running")
         except OSError as error:
-            raise UserError(
-                f"output: expected a folder that can be written, found {_why(folder, error)}"
-            ) from None
+            raise UserError(f"output: expected a folder that can be written, found {_why(folder, error)}") from None
         yield output
     finally:
         os.close(lock)
@@ -107,9 +103,7 @@ def _refuse_foreign(folder: Path) -> None:
     entries = _entries(folder)
     foreign = sorted(entries - RESULTS - LEFTOVERS)
     if foreign and "run.json" not in entries:
-        raise UserError(
-            f"output: expected an empty folder or that of an earlier run, found {foreign[0]!r} in {folder}"
-        )
+        raise UserError(f"output: expected an empty folder or that of an earlier run, found {foreign[0]!r} in {folder}")
 
 
 def _refuse_results(folder: Path, overwrite: bool) -> None:
@@ -119,9 +113,7 @@ def _refuse_results(folder: Path, overwrite: bool) -> None:
     if overwrite or not entries or (unfinished and not kept):
         return
     what = f"{', '.join(kept)} of an earlier run" if kept else "a finished run"
-    raise UserError(
-        f"output: expected a folder without results, found {what} in {folder} (--overwrite replaces it)"
-    )
+    raise UserError(f"output: expected a folder without results, found {what} in {folder} (--overwrite replaces it)")
 
 
 def _entries(folder: Path) -> set[str]:

@@ -82,9 +82,7 @@ class Processes:
                     self._ended[member.name] = Ended(member.name, status, member.log)
         return list(self._ended.values())
 
-    def stop(
-        self, names: Sequence[str], grace_seconds: float, hurry: Callable[[], bool] = lambda: False
-    ) -> list[str]:
+    def stop(self, names: Sequence[str], grace_seconds: float, hurry: Callable[[], bool] = lambda: False) -> list[str]:
         """SIGTERM to the named processes, after the grace SIGKILL to what is left of their groups.
 
         Args:

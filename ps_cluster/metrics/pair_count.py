@@ -28,9 +28,7 @@ class _Counts(NamedTuple):
     negatives: np.ndarray
 
 
-def ordered_pairs(
-    runs: ScoreRuns, positives: int, negatives: int, allgather: AllGather, gather_rows: int
-) -> int:
+def ordered_pairs(runs: ScoreRuns, positives: int, negatives: int, allgather: AllGather, gather_rows: int) -> int:
     """Twice the number of (positive, negative) pairs with the positive scored higher, ties counting one half.
 
     `positives` and `negatives` are the numbers of rows of all workers together. Every worker gets the same
@@ -100,9 +98,7 @@ def _rows_of(runs: ScoreRuns, part: _Range) -> Iterator[Run]:
 
 
 def _gathered(runs: ScoreRuns, part: _Range, allgather: AllGather) -> int:
-    positives, negatives = (
-        np.sort(allgather(np.concatenate(arrays))) for arrays in zip(*_rows_of(runs, part))
-    )
+    positives, negatives = (np.sort(allgather(np.concatenate(arrays))) for arrays in zip(*_rows_of(runs, part)))
     below = negatives.searchsorted(positives, "left")
     not_above = negatives.searchsorted(positives, "right")
     return int(below.sum()) + int(not_above.sum())

@@ -67,9 +67,7 @@ class ScoreRuns:
         low, high = _KEY.type(lowest), _KEY.type(highest)
         for run in self.runs():
             # Copies: a slice would keep the run's mapping, and with it every page the search has touched.
-            yield Run(
-                *(keys[keys.searchsorted(low) : keys.searchsorted(high, "right")].copy() for keys in run)
-            )
+            yield Run(*(keys[keys.searchsorted(low) : keys.searchsorted(high, "right")].copy() for keys in run))
 
     def close(self) -> None:
         """Give back memory and disk; may be called again."""
@@ -104,8 +102,6 @@ class ScoreRuns:
                 self._file.write(keys.data)
             self._file.flush()
         except OSError as error:
-            raise RunError(
-                f"{self._folder}: cannot keep the scores of the evaluation: {error.strerror}"
-            ) from error
+            raise RunError(f"{self._folder}: cannot keep the scores of the evaluation: {error.strerror}") from error
         self._lengths.append((len(run.positives), len(run.negatives)))
         self._filled = 0

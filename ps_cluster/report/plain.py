@@ -60,9 +60,7 @@ class PlainDisplay:
         done, total = status.progress
         parts = [f"{status.label} …"]
         if done is not None:
-            parts.append(
-                f"{count(done)} of {count(total)} {status.unit}" if total else f"{count(done)} {status.unit}"
-            )
+            parts.append(f"{count(done)} of {count(total)} {status.unit}" if total else f"{count(done)} {status.unit}")
         parts.append(f"for {duration(self._clock() - self._phase_start)}")
         self.line("  ".join(parts))
 

@@ -81,9 +81,7 @@ def result(status: Status) -> Block:
 
 def commands(event: Mapping[str, Any]) -> Block:
     """The next commands to try, from a `next` event."""
-    return Block(
-        "Next", [("", line) for command, why in event["commands"] for line in (command, f"    {why}")]
-    )
+    return Block("Next", [("", line) for command, why in event["commands"] for line in (command, f"    {why}")])
 
 
 def _tables(tables: list[Mapping[str, Any]]) -> list[tuple[str, str]]:

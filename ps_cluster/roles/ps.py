@@ -50,14 +50,10 @@ def run_ps(membership: Membership, libraries: Sequence[Callable[[], object]] = (
     cluster = tf.train.ClusterSpec({"ps": list(membership.ps)})
     try:
         with held_output():
-            server = tf.distribute.Server(
-                cluster, job_name="ps", task_index=membership.index, protocol="grpc"
-            )
+            server = tf.distribute.Server(cluster, job_name="ps", task_index=membership.index, protocol="grpc")
     except tf.errors.OpError as error:
         _check_port(membership)
-        raise RunError(
-            f"ps {membership.index}: cannot serve at {membership.address}: {error.message}"
-        ) from None
+        raise RunError(f"ps {membership.index}: cannot serve at {membership.address}: {error.message}") from None
     print(f"ps {membership.index} is ready at {membership.address}", flush=True)
     while True:  # not server.join(): a Python signal handler only runs while Python code does
         signal.pause()

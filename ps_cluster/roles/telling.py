@@ -89,9 +89,7 @@ class Teller:
         self._tell(events.evaluation(**asdict(evaluation)))
 
     def exported(self, path: str) -> None:
-        size = sum(
-            os.path.getsize(os.path.join(at, name)) for at, _, names in os.walk(path) for name in names
-        )
+        size = sum(os.path.getsize(os.path.join(at, name)) for at, _, names in os.walk(path) for name in names)
         self._tell(events.exported(path=path, size_bytes=size))
 
     def done(self, seconds: float, samples_per_second: float, steps: int) -> None:

@@ -100,9 +100,7 @@ def load_dense(
             variables += [(f"optimizer/{i}", variable) for i, variable in enumerate(optimizer.variables)]
         stored = sum(name.startswith("model/") for name in dense.files)
         if stored != len(model.weights):
-            raise UserError(
-                f"{path}: expected {len(model.weights)} weights of the job's model, found {stored}"
-            )
+            raise UserError(f"{path}: expected {len(model.weights)} weights of the job's model, found {stored}")
         for name, variable in variables:
             value = dense[name]
             if value.shape != tuple(variable.shape):

@@ -58,9 +58,7 @@ def joined(membership: Membership) -> Iterator[None]:
     try:
         hvd.init()
     except Exception as error:
-        raise RunError(
-            f"worker {membership.index}: could not join the other workers' ring: {error}"
-        ) from error
+        raise RunError(f"worker {membership.index}: could not join the other workers' ring: {error}") from error
     try:
         yield
     finally:

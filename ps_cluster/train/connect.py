@@ -36,9 +36,7 @@ def connect(membership: Membership) -> Devices:
         # TensorFlow waits for a missing PS without end and without a word; so it is asked only when all listen.
         for index, address in enumerate(membership.ps):
             wait_until_reachable(f"PS {index}", address, f"worker {membership.index}")
-        cluster = tf.train.ClusterSpec(
-            {"ps": list(membership.ps), "worker": {membership.index: membership.address}}
-        )
+        cluster = tf.train.ClusterSpec({"ps": list(membership.ps), "worker": {membership.index: membership.address}})
         tf.config.experimental_connect_to_cluster(
             cluster, job_name="worker", task_index=membership.index, protocol="grpc"
         )

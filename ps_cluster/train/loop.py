@@ -98,9 +98,7 @@ def train(
             )
             loss, step_rows, workers_left = float(result.loss), int(result.rows), int(result.workers_left)
             if not math.isfinite(loss):
-                raise RunError(
-                    f"step {step}: the loss is {loss}: training has diverged; lower the learning rates"
-                )
+                raise RunError(f"step {step}: the loss is {loss}: training has diverged; lower the learning rates")
             each_step(step, loss)
             window.add(result.logits.numpy(), labels)
             losses.append((loss, step_rows))

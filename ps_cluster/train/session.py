@@ -51,9 +51,7 @@ class Session:
         self.rank = membership.index
         self.num_workers = len(membership.workers)
         self.devices = devices
-        self.model: tf_keras.Model = build_model(
-            job.model, inputs_of(job), job.training.seed, dropout_stream=self.rank
-        )
+        self.model: tf_keras.Model = build_model(job.model, inputs_of(job), job.training.seed, dropout_stream=self.rank)
         placement = Placement(
             ps_devices=devices.ps,
             worker_device=devices.cpu,

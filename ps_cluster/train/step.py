@@ -84,9 +84,7 @@ def make_train_step(
             optimizer.learning_rate.assign(peak_rate * rate_factor)
             optimizer.apply_gradients([(g / all_rows, w) for g, w in zip(dense_gradients, weights)])
         store.apply(looked_up, row_gradients)
-        return StepResult(
-            figures[0] / all_rows, tf.cast(figures[1], tf.int64), tf.cast(figures[2], tf.int64), logits
-        )
+        return StepResult(figures[0] / all_rows, tf.cast(figures[1], tf.int64), tf.cast(figures[2], tf.int64), logits)
 
     return train_step
 

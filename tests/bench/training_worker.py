@@ -64,10 +64,7 @@ def compare(membership, batch: int, repeats: int, steps: int) -> dict:
     losses = [[float(step(ids, labels)) for ids in unique] for step in (ours, theirs)]
     worst = max(abs(a - b) for a, b in zip(*losses))
 
-    zipf = [
-        tf.constant((random.zipf(1.2, size=(batch, FEATURES)) % CARDINALITY).astype(np.int64))
-        for _ in range(20)
-    ]
+    zipf = [tf.constant((random.zipf(1.2, size=(batch, FEATURES)) % CARDINALITY).astype(np.int64)) for _ in range(20)]
     seconds: dict[str, list[float]] = {"ours": [], "theirs": []}
     for repeat in range(repeats + 1):
         for name, step in (("ours", ours), ("theirs", theirs)):
@@ -117,9 +114,7 @@ def our_step(devices, rank: int, size: int):
     tables = {name: Table(dim=DIM, initializer=Initializer(kind="zeros")) for name in names}
     features = [IdFeature(name=name, kind="id", table=name) for name in names]
     groups = plan_groups(tables, features, SparseAdam(name="adam", learning_rate=RATE, epsilon=1e-8), seed=1)
-    store = PsEmbeddingStore(
-        groups, Placement(devices.ps, devices.cpu, rank, size, synchronous=True), "bench"
-    )
+    store = PsEmbeddingStore(groups, Placement(devices.ps, devices.cpu, rank, size, synchronous=True), "bench")
     weights = dense_weights(devices.cpu)
     with tf.device(devices.cpu):
         optimizer = tf_keras.optimizers.legacy.Adam(RATE, epsilon=1e-8)

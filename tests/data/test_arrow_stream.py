@@ -48,9 +48,9 @@ def test_values_types_and_shapes_are_those_declared(files):
         }
         assert info == tf.TensorSpec([3], tf.int64)
         batches = list(reader.dataset)
-    assert [row for values, _ in batches for row in rows_of(values)] == orc_files.read(
-        files[0]
-    ) + orc_files.read(files[1])
+    assert [row for values, _ in batches for row in rows_of(values)] == orc_files.read(files[0]) + orc_files.read(
+        files[1]
+    )
     assert [info.numpy().tolist() for _, info in batches] == [[0, 30, 0], [1, 30, 0], [2, 30, 0], [3, 10, 0]]
     assert [len(values["id"]) for values, _ in batches] == [30, 30, 30, 10]
 
@@ -155,9 +155,7 @@ def test_a_damaged_stripe_in_mid_stream_is_told_by_cause(tmp_path):
             arrived.extend(values for values, _ in reader.dataset)
         cause = reader.cause(error.value)
     assert isinstance(cause, DataError)
-    assert str(cause).startswith(
-        f"{path}: stripe 1 (rows 50 to 99, counted from 0): expected a readable stripe"
-    )
+    assert str(cause).startswith(f"{path}: stripe 1 (rows 50 to 99, counted from 0): expected a readable stripe")
 
 
 def test_a_wrong_value_in_mid_stream_is_told_by_cause(tmp_path):
@@ -169,9 +167,7 @@ def test_a_wrong_value_in_mid_stream_is_told_by_cause(tmp_path):
             list(reader.dataset)
         cause = reader.cause(error.value)
     assert isinstance(cause, DataError)
-    assert str(cause).startswith(
-        f"{path}: column id: row 77 (counted from 0): expected an integer, found null"
-    )
+    assert str(cause).startswith(f"{path}: column id: row 77 (counted from 0): expected an integer, found null")
 
 
 def test_an_error_that_is_not_the_readers_is_its_own_cause(files):
@@ -189,16 +185,12 @@ def test_a_batch_that_does_not_fit_its_trailer_is_refused(tmp_path, trailer):
 
     def message(last):
         arrays = [[7, 8, 9], [1, 2], [0, 1, 1, 2], last]
-        return pa.record_batch(
-            [pa.array([a], pa.list_(pa.int64())) for a in arrays], schema=schema
-        ).serialize()
+        return pa.record_batch([pa.array([a], pa.list_(pa.int64())) for a in arrays], schema=schema).serialize()
 
     def serve(listener):
         connection, _ = listener.accept()
         with connection:
-            connection.sendall(
-                b"".join([schema.serialize(), message([0, 3, 0]), message(trailer), END_OF_STREAM])
-            )
+            connection.sendall(b"".join([schema.serialize(), message([0, 3, 0]), message(trailer), END_OF_STREAM]))
 
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(f"{tmp_path}/s")
@@ -279,10 +271,7 @@ def test_a_reader_killed_in_mid_message_never_gives_a_wrong_batch(tmp_path):
     child = in_child(script, path)
     out, err = child.communicate(timeout=120)
     assert "WRONG BATCH" not in err and "END" not in out
-    assert (
-        out.startswith("CAUSE the reader process died: signal 9 (SIGKILL)")
-        or child.returncode == -signal.SIGABRT
-    )
+    assert out.startswith("CAUSE the reader process died: signal 9 (SIGKILL)") or child.returncode == -signal.SIGABRT
 
 
 def test_the_dataset_stays_on_the_workers_own_cpu_in_a_cluster(files):

@@ -81,9 +81,7 @@ def test_values_are_those_pyorc_reads_over_random_schemas(tmp_path, file, batch_
     path = orc_files.write(tmp_path / "random.orc", schema, stripes)
     expected = []
     for row in orc_files.read(path):
-        filled = [
-            (([] if columns[i].kind == "int64_list" else 7) if row[i] is None else row[i]) for i in wanted
-        ]
+        filled = [(([] if columns[i].kind == "int64_list" else 7) if row[i] is None else row[i]) for i in wanted]
         expected.append(tuple(filled))
     result = run([path], [columns[i] for i in wanted], batch_rows)
     assert [row for _, rows in result for row in rows] == expected
@@ -140,10 +138,7 @@ def test_the_shuffled_order_does_not_depend_on_the_batch_size(two_files):
 def test_shuffling_moves_rows_across_stripes_within_the_window_only(two_files):
     order = ids(run(two_files, COLUMNS, 10, shuffle_rows=50, seed=1))
     stripes = [range(40), range(40, 43), range(43, 68), range(68, 69), range(69, 100)]
-    sources = [
-        {next(n for n, s in enumerate(stripes) if i in s) for i in order[k : k + 10]}
-        for k in range(0, 100, 10)
-    ]
+    sources = [{next(n for n, s in enumerate(stripes) if i in s) for i in order[k : k + 10]} for k in range(0, 100, 10)]
     assert max(len(source) for source in sources) > 1
     # The order of the stripes decides what the first window holds: whole stripes, and one cut by its end.
     cut = [s for s in stripes if 0 < len(set(s) & set(order[:50])) < len(s)]
@@ -161,24 +156,18 @@ def test_a_wrong_value_is_named_by_its_row_in_the_file_in_any_stripe_and_shard(t
         except DataError as error:
             failures.append(str(error))
     assert len(failures) == 1
-    assert failures[0].startswith(
-        f"{path}: column id: row 23 (counted from 0): expected an integer, found null"
-    )
+    assert failures[0].startswith(f"{path}: column id: row 23 (counted from 0): expected an integer, found null")
 
 
 def test_a_null_in_a_column_that_was_not_declared_is_nobodys_business(tmp_path):
-    path = orc_files.write(
-        tmp_path / "a.orc", "struct<id:bigint,x:string,y:map<string,int>>", [[(1, None, None)]]
-    )
+    path = orc_files.write(tmp_path / "a.orc", "struct<id:bigint,x:string,y:map<string,int>>", [[(1, None, None)]])
     assert ids(run([path], [Column("id", "int64")], 4)) == [1]
 
 
 def test_a_damaged_stripe_is_named(tmp_path):
     path = orc_files.numbered(tmp_path / "a.orc", [50, 50, 50])
     orc_files.damage_stripe(path, 1)
-    with pytest.raises(
-        DataError, match=r"a\.orc: stripe 1 \(rows 50 to 99, .*\): expected a readable stripe, found: "
-    ):
+    with pytest.raises(DataError, match=r"a\.orc: stripe 1 \(rows 50 to 99, .*\): expected a readable stripe, found: "):
         run([path], COLUMNS, 10)
 
 
@@ -189,12 +178,8 @@ def test_a_file_that_changed_after_the_check_is_named(tmp_path):
     orc_files.numbered(tmp_path / "a.orc", [40])
     with pytest.raises(DataError, match="expected 50 rows, found 40; the file changed"):
         PartReader(COLUMNS).read(parts[0])
-    orc_files.write(
-        tmp_path / "a.orc", "struct<id:string,score:float,items:array<int>>", [[("x", 1.0, [])] * 50]
-    )
-    with pytest.raises(
-        DataError, match="column id: expected an integer or boolean, found string; the file changed"
-    ):
+    orc_files.write(tmp_path / "a.orc", "struct<id:string,score:float,items:array<int>>", [[("x", 1.0, [])] * 50])
+    with pytest.raises(DataError, match="column id: expected an integer or boolean, found string; the file changed"):
         PartReader(COLUMNS).read(parts[0])
     (tmp_path / "a.orc").unlink()
     with pytest.raises(DataError, match=r"stripe 0 .* found: .*No such file"):
@@ -209,9 +194,7 @@ def test_rechunking_keeps_rows_and_order(sizes, rows):
         start += size
     chunks = list(rechunk(pieces, rows))
     assert [value for chunk in chunks for value in chunk.column(0).to_pylist()] == list(range(start))
-    assert [chunk.num_rows for chunk in chunks] == [rows] * (start // rows) + [start % rows] * (
-        start % rows > 0
-    )
+    assert [chunk.num_rows for chunk in chunks] == [rows] * (start // rows) + [start % rows] * (start % rows > 0)
 
 
 def test_reading_ahead_is_never_more_than_one_ahead():

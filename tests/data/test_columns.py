@@ -48,9 +48,7 @@ def test_a_null_without_a_declared_value_names_file_column_and_row():
         (Column("c", "float32"), pa.array([1.0, None])),
         (Column("c", "int64_list"), pa.array([[1], None], pa.list_(pa.int32()))),
     ):
-        with pytest.raises(
-            DataError, match=r"^f.orc: column c: row 1001 \(counted from 0\): expected .*, found null"
-        ):
+        with pytest.raises(DataError, match=r"^f.orc: column c: row 1001 \(counted from 0\): expected .*, found null"):
             convert(array, column)
 
 
@@ -62,9 +60,7 @@ def test_a_declared_value_stands_for_nulls():
 
 
 def test_what_lies_under_a_null_list_is_not_read():
-    lists = pa.ListArray.from_arrays(
-        pa.array([0, 2, 3], pa.int32()), pa.array([7, 8, 9]), mask=pa.array([True, False])
-    )
+    lists = pa.ListArray.from_arrays(pa.array([0, 2, 3], pa.int32()), pa.array([7, 8, 9]), mask=pa.array([True, False]))
     assert convert(lists, Column("c", "int64_list", missing="empty")) == [[], [9]]
 
 

@@ -44,9 +44,7 @@ def test_a_folder_is_not_a_file(tmp_path):
 
 def test_an_empty_file_is_named(tmp_path):
     (tmp_path / "a.orc").touch()
-    assert problems([f"{tmp_path}/a.orc"]) == [
-        f"{tmp_path}/a.orc: expected an ORC file, found an empty file (0 bytes)"
-    ]
+    assert problems([f"{tmp_path}/a.orc"]) == [f"{tmp_path}/a.orc: expected an ORC file, found an empty file (0 bytes)"]
 
 
 def test_a_file_that_is_not_orc_is_named(tmp_path):
@@ -71,8 +69,7 @@ def test_a_missing_column_suggests_the_nearest_name_or_lists_what_there_is(tmp_p
     assert problems([path], [Column("scores", "float32"), Column("user", "int64")]) == [
         f"{path}: column scores: expected a number (float, double, integer or boolean), "
         "found no such column; did you mean score?",
-        f"{path}: column user: expected an integer or boolean, "
-        "found no such column; the file has: id, score, items",
+        f"{path}: column user: expected an integer or boolean, found no such column; the file has: id, score, items",
     ]
 
 

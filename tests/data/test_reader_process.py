@@ -167,8 +167,7 @@ def test_a_reader_that_cannot_start_tells_its_last_words(path, monkeypatch):
     failure = reader.failure(30)
     reader.stop()
     assert (
-        str(failure)
-        == "the reader process died: exit code 7 before it read anything; its last words:\nno python here"
+        str(failure) == "the reader process died: exit code 7 before it read anything; its last words:\nno python here"
     )
 
 

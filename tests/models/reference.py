@@ -33,9 +33,7 @@ def gelu_exact(values: np.ndarray) -> np.ndarray:
 
 
 def gelu_tanh(values: np.ndarray) -> np.ndarray:
-    return np.array(
-        [0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) for x in values]
-    )
+    return np.array([0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) for x in values])
 
 
 def block(tokens: np.ndarray, weights: dict[str, np.ndarray], gelu: str, epsilon: float) -> np.ndarray:
@@ -65,9 +63,7 @@ def numeric_gradient(function: Callable[[np.ndarray], float], point: np.ndarray,
     return gradient
 
 
-def attention_dot(
-    elements: np.ndarray, mask: np.ndarray, query: np.ndarray, metric: np.ndarray
-) -> np.ndarray:
+def attention_dot(elements: np.ndarray, mask: np.ndarray, query: np.ndarray, metric: np.ndarray) -> np.ndarray:
     """Softmax-weighted sum of each row's real elements; zeros without any."""
     result = np.zeros((elements.shape[0], elements.shape[2]))
     for row in range(elements.shape[0]):

@@ -25,9 +25,7 @@ def attention(kind, dim, learned_query, seed=0):
 
 def expected_of(layer, kind, elements, mask, query):
     elements, query = elements.astype(float), query.astype(float)
-    weights = {
-        weight.name.split("/")[-1].split(":")[0]: weight.numpy().astype(float) for weight in layer.weights
-    }
+    weights = {weight.name.split("/")[-1].split(":")[0]: weight.numpy().astype(float) for weight in layer.weights}
     if kind == "din":
         return reference.attention_din(elements, mask, query, weights)
     return reference.attention_dot(elements, mask, query, weights.get("metric", np.eye(elements.shape[2])))
@@ -73,9 +71,7 @@ def test_what_padding_holds_has_no_influence(kind):
     clean = rng.normal(size=(4, 5, 3)).astype(np.float32)
     mask = np.arange(5)[None] < np.array([0, 1, 3, 5])[:, None]
     clean[~mask] = 0
-    dirty = np.where(mask[:, :, None], clean, np.resize([np.nan, np.inf, -1e30], clean.shape)).astype(
-        np.float32
-    )
+    dirty = np.where(mask[:, :, None], clean, np.resize([np.nan, np.inf, -1e30], clean.shape)).astype(np.float32)
     query = tf.constant(rng.normal(size=(4, 3)), tf.float32)
     results, gradients = [], []
     for values in (clean, dirty):

@@ -169,9 +169,7 @@ def test_a_saved_model_scores_in_a_process_without_this_code(tmp_path):
     np.savez(tmp_path / "inputs.npz", vectors=vectors, genres=genres)
     server = Server(build_model(CONFIGS[1], INPUTS, seed=0))
     tf.saved_model.save(server, str(tmp_path / "model"), signatures=server.serve)
-    done = subprocess.run(
-        [sys.executable, "-c", SCORE], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", SCORE], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     expected = server.serve(vectors, genres)["logit"]
     np.testing.assert_allclose(np.load(tmp_path / "logits.npy"), expected, rtol=1e-6, atol=1e-6)

@@ -27,9 +27,7 @@ def test_logit_is_of_cross_layers_beside_a_deep_network(batch, cross_rank, hidde
         assert kernel.shape == (8, 8)
         crossed = first * (crossed @ kernel + weights[f"cross_{layer}/linear/bias"]) + crossed
     for layer in range(len(hidden)):
-        deep = np.maximum(
-            deep @ weights[f"deep/layer_{layer}/kernel"] + weights[f"deep/layer_{layer}/bias"], 0
-        )
+        deep = np.maximum(deep @ weights[f"deep/layer_{layer}/kernel"] + weights[f"deep/layer_{layer}/bias"], 0)
     both = np.concatenate([crossed, deep], axis=1) if hidden else crossed
     expected = both @ weights["click/logit/kernel"] + weights["click/logit/bias"]
     np.testing.assert_allclose(model(values), expected, rtol=1e-4, atol=1e-4)

@@ -48,9 +48,7 @@ def test_logit_is_first_order_and_pairs_and_deep_network(hidden, batch):
     expected = expected + brute_force(fields)
     if hidden:
         for layer in range(len(hidden)):
-            row = np.maximum(
-                row @ weights[f"deep/layer_{layer}/kernel"] + weights[f"deep/layer_{layer}/bias"], 0
-            )
+            row = np.maximum(row @ weights[f"deep/layer_{layer}/kernel"] + weights[f"deep/layer_{layer}/bias"], 0)
         expected = expected + row @ weights["deep/logit/kernel"]
     np.testing.assert_allclose(model(values), expected, rtol=1e-4, atol=1e-4)
 

@@ -32,9 +32,7 @@ def random_weights(tokens: int, dim: int, hidden: int, rng: np.random.Generator)
 
 def block_with(weights: dict[str, np.ndarray], dtype: str, **options) -> rankmixer.RankMixerBlock:
     tokens, dim, hidden = weights["w1"].shape
-    block = rankmixer.RankMixerBlock(
-        tokens, dim, expansion=hidden // dim, seed=0, name="block", dtype=dtype, **options
-    )
+    block = rankmixer.RankMixerBlock(tokens, dim, expansion=hidden // dim, seed=0, name="block", dtype=dtype, **options)
     block.set_weights([weights[name] for name in reference.BLOCK_WEIGHTS])
     return block
 
@@ -63,9 +61,7 @@ def test_block_in_float32_is_near_the_reference(shape):
     weights = random_weights(tokens, dim, expansion * dim, rng)
     values = rng.normal(size=(batch, tokens, dim))
     found = block_with(weights, "float32", epsilon=EPSILON)(tf.constant(values, tf.float32))
-    np.testing.assert_allclose(
-        found, reference.block(values, weights, "exact", EPSILON), rtol=2e-4, atol=2e-4
-    )
+    np.testing.assert_allclose(found, reference.block(values, weights, "exact", EPSILON), rtol=2e-4, atol=2e-4)
 
 
 @pytest.mark.parametrize("gelu", ["exact", "tanh"])

@@ -46,9 +46,7 @@ def test_without_groups_features_side_by_side_are_cut_into_even_parts(widths, to
     st.lists(st.integers(1, 5), min_size=1, max_size=5).flatmap(
         lambda widths: st.tuples(
             st.just(widths),
-            st.lists(
-                st.lists(st.sampled_from(range(len(widths))), min_size=1, unique=True), min_size=1, max_size=4
-            ),
+            st.lists(st.lists(st.sampled_from(range(len(widths))), min_size=1, unique=True), min_size=1, max_size=4),
         )
     ),
     st.integers(0, 3),

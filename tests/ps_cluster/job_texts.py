@@ -167,9 +167,7 @@ ALL = {"local": LOCAL, "remote": REMOTE, "deepfm": DEEPFM}
 def line_of(text: str, words: str) -> int:
     """Number of the one line that begins with `words`, indentation and dash aside."""
     lines = [
-        number
-        for number, line in enumerate(text.splitlines(), 1)
-        if line.strip().removeprefix("- ").startswith(words)
+        number for number, line in enumerate(text.splitlines(), 1) if line.strip().removeprefix("- ").startswith(words)
     ]
     assert len(lines) == 1, (words, lines)
     return lines[0]

@@ -60,9 +60,7 @@ def test_check_says_what_a_right_job_is(tmp_path: Path, capsys: pytest.CaptureFi
     path = write(tmp_path, LOCAL)
     assert cli.main(["check", str(path)]) == 0
     said = capsys.readouterr()
-    assert said.out == (
-        f"{path}: right: job movie-clicks, model rankmixer, 5 features, 3 tables, 1 PS, 2 workers\n"
-    )
+    assert said.out == (f"{path}: right: job movie-clicks, model rankmixer, 5 features, 3 tables, 1 PS, 2 workers\n")
 
 
 def test_check_of_a_wrong_job_exits_with_2(tmp_path: Path) -> None:

@@ -21,9 +21,7 @@ def read_events(path: str) -> list[dict]:
 def test_what_was_appended_is_read(tmp_path):
     path = str(tmp_path / "events.jsonl")
     with EventLog(path) as log:
-        log.append(
-            events.step(step=np.int64(5), epoch=1, loss=np.float32(0.5), samples_per_second=10.0, rows=50)
-        )
+        log.append(events.step(step=np.int64(5), epoch=1, loss=np.float32(0.5), samples_per_second=10.0, rows=50))
         log.append(events.next(commands=[("ls 'a b'", "Umlaute: äöü")]))
     step, following = read_events(path)
     assert isinstance(step.pop("time"), float)

@@ -22,9 +22,7 @@ score_lists = st.lists(
 
 
 def arrays(rows: list[tuple[float, int]]) -> tuple[np.ndarray, np.ndarray]:
-    return np.array([score for score, _ in rows], np.float32), np.array(
-        [label for _, label in rows], np.int64
-    )
+    return np.array([score for score, _ in rows], np.float32), np.array([label for _, label in rows], np.int64)
 
 
 def auc_by_pairs(scores: np.ndarray, labels: np.ndarray) -> float | None:
@@ -42,9 +40,7 @@ def auc_by_ranks(scores: np.ndarray, labels: np.ndarray) -> float:
     _, place, counts = np.unique(scores.astype(np.float64), return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - (counts - 1) / 2)[place]
     positives = int((labels == 1).sum())
-    return float(
-        (ranks[labels == 1].sum() - positives * (positives + 1) / 2) / (positives * (len(labels) - positives))
-    )
+    return float((ranks[labels == 1].sum() - positives * (positives + 1) / 2) / (positives * (len(labels) - positives)))
 
 
 def log_loss_by_definition(scores: np.ndarray, labels: np.ndarray) -> float:
@@ -129,9 +125,7 @@ def test_rows_may_be_added_after_an_evaluation(tmp_path):
         spill.add(np.array([1, 2, 3], np.float32), np.array([0, 1, 1]))
         assert (spill.auc(one_worker), spill.auc(one_worker)) == (1.0, 1.0)
         spill.add(np.array([4, 0, 4], np.float32), np.array([0, 0, 1]))
-        assert spill.auc(one_worker) == auc_by_pairs(
-            np.array([1, 2, 3, 4, 0, 4]), np.array([0, 1, 1, 0, 0, 1])
-        )
+        assert spill.auc(one_worker) == auc_by_pairs(np.array([1, 2, 3, 4, 0, 4]), np.array([0, 1, 1, 0, 0, 1]))
 
 
 def test_other_float_types_are_refused_since_rounding_would_make_ties(tmp_path):

@@ -72,9 +72,7 @@ def test_junk_in_any_field_is_told_with_the_line_of_the_field(junk: str) -> None
 
 
 NUMBERS = [
-    (text, index)
-    for text, index in every_field()
-    if re.fullmatch(r" *\w+: [-.e0-9]+", text.splitlines()[index])
+    (text, index) for text, index in every_field() if re.fullmatch(r" *\w+: [-.e0-9]+", text.splitlines()[index])
 ]
 CHOICES = [
     (text, index)
@@ -87,9 +85,7 @@ TEXTS = st.text(st.characters(max_codepoint=0xFFFF, exclude_categories=["Cs"]), 
 
 
 @settings(max_examples=150, deadline=None)
-@given(
-    st.sampled_from(NUMBERS + CHOICES), TEXTS.filter(lambda text: text not in ("none", "mean", "id", "tanh"))
-)
+@given(st.sampled_from(NUMBERS + CHOICES), TEXTS.filter(lambda text: text not in ("none", "mean", "id", "tanh")))
 def test_any_text_for_a_number_or_a_choice_is_told(place: tuple[str, int], junk: str) -> None:
     # JSON's quotes and escapes are YAML's too: a text remains one, whatever is in it.
     assert_told(*place, json.dumps(junk))
@@ -102,9 +98,7 @@ def test_whatever_is_done_to_the_text_there_is_never_a_traceback(data: st.DataOb
     for _ in range(data.draw(st.integers(1, 4))):
         start = data.draw(st.integers(0, len(text)))
         end = data.draw(st.integers(start, min(len(text), start + 20)))
-        junk = data.draw(
-            st.sampled_from(["", ":", "- ", "&a ", "*a", "\t", "{", "]", "'", '"', "\n", "#", "!"])
-        )
+        junk = data.draw(st.sampled_from(["", ":", "- ", "&a ", "*a", "\t", "{", "]", "'", '"', "\n", "#", "!"]))
         text = text[:start] + junk + text[end:]
     code, messages = checked(text)
     assert code == (2 if messages else 0)

@@ -136,9 +136,7 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     assert error(tmp_path / "large.yaml").endswith("at most 4194304 bytes, found a larger one")
 
 
-def test_the_folder_is_the_files_wherever_the_process_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_folder_is_the_files_wherever_the_process_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "jobs").mkdir()
     write(tmp_path / "jobs", LOCAL)
     monkeypatch.chdir(tmp_path)

@@ -182,9 +182,7 @@ def test_a_lost_connection_is_not_taken_for_the_cause(output: Path) -> None:
     assert err.startswith("worker 1 ended with exit status 1\n  ValueError: a batch of 7 rows")
 
 
-@pytest.mark.parametrize(
-    ("signum", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
-)
+@pytest.mark.parametrize(("signum", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_signals_leave_no_process_and_no_port(output: Path, signum: signal.Signals, status: int) -> None:
     launcher = launch(output, ps_0="wait", worker_0="wait", worker_1="parent")
     wait_for(lambda: all_run(output, 3) and len(processes_of(output)) == 5)  # with the launcher, a grandchild
@@ -288,9 +286,7 @@ def test_two_jobs_run_at_once_without_touching_each_other(output: Path, tmp_path
     assert end_of(one)[0] == 130
 
 
-def test_the_report_is_asked_of_worker_0(
-    output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_report_is_asked_of_worker_0(output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DRIVER_REPORT", str(tmp_path / "report.json"))
     assert end_of(launch(output, worker_0="finish"))[0] == 0
     assert (tmp_path / "report.json").read_text() == "{}"
@@ -299,9 +295,7 @@ def test_the_report_is_asked_of_worker_0(
 def test_a_full_disk_is_named(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
-    mount = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=128k", "none", disk], capture_output=True, check=False
-    )
+    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k", "none", disk], capture_output=True, check=False)
     if mount.returncode != 0:
         pytest.skip("needs the right to mount a small disk")
     try:
@@ -315,9 +309,7 @@ def test_a_full_disk_is_named(tmp_path: Path) -> None:
 
 def test_a_process_that_cannot_be_started_is_named(output: Path) -> None:
     def command(role: str, index: int, job_path: str) -> list[str]:
-        return (
-            [sys.executable, "-c", "import time; time.sleep(300)", str(output)] if index == 0 else ["/none"]
-        )
+        return [sys.executable, "-c", "import time; time.sleep(300)", str(output)] if index == 0 else ["/none"]
 
     with pytest.raises(RunError, match="cannot start ps 1: /none: No such file or directory"):
         run_local(job_file(str(output), 2, 1), command=command)
@@ -333,9 +325,7 @@ def test_a_job_with_addresses_is_not_started_here(output: Path) -> None:
 
 
 @pytest.mark.parametrize("report", [".", "missing/report.json"])
-def test_a_report_that_could_not_be_written_is_refused_at_once(
-    output: Path, tmp_path: Path, report: str
-) -> None:
+def test_a_report_that_could_not_be_written_is_refused_at_once(output: Path, tmp_path: Path, report: str) -> None:
     with pytest.raises(UserError, match="--report: expected a file"):
         run_local(job_file(str(output), 0, 1), report=tmp_path / report)
     assert not output.exists()

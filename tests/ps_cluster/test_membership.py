@@ -50,9 +50,7 @@ def test_tf_config_names_the_place() -> None:
 
 
 def test_flags_name_the_place() -> None:
-    member = membership_of(
-        parsed("--ps", "p0:1, p1:1", "--workers", "w0:2", "--index", "1"), "ps", environment={}
-    )
+    member = membership_of(parsed("--ps", "p0:1, p1:1", "--workers", "w0:2", "--index", "1"), "ps", environment={})
     assert member == Membership("ps", 1, ("p0:1", "p1:1"), ("w0:2",), None)
     assert member.address == "p1:1"
 

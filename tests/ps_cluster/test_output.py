@@ -96,9 +96,7 @@ def test_the_hold_ends_with_the_process_and_is_not_inherited(tmp_path: Path) -> 
         "with claimed_output(Path(sys.argv[1]), 'small'):\n"
         "    subprocess.Popen(['sleep', '30'], stdout=subprocess.DEVNULL); print(flush=True); os.abort()"
     )
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, tmp_path], stdout=subprocess.PIPE, start_new_session=True
-    )
+    process = subprocess.Popen([sys.executable, "-c", code, tmp_path], stdout=subprocess.PIPE, start_new_session=True)
     process.communicate()
     with claimed_output(tmp_path, "small"):
         pass

@@ -70,9 +70,7 @@ def test_who_does_not_know_of_the_reservation_cannot_bind_the_port() -> None:
 def test_no_port_is_reserved_twice_at_the_same_time() -> None:
     with ThreadPoolExecutor(8) as pool:
         jobs = [reserved_addresses(50) for _ in range(8)]
-        found = [
-            address for addresses in pool.map(lambda job: job.__enter__(), jobs) for address in addresses
-        ]
+        found = [address for addresses in pool.map(lambda job: job.__enter__(), jobs) for address in addresses]
         assert len(set(found)) == len(found) == 400
         # nor given to servers that ask the kernel for a free port, with the option or without
         for reuse in (0, 1):

@@ -98,9 +98,7 @@ def test_an_evaluation_alone_is_a_run_too():
 
 def test_a_diverged_loss_and_an_unknown_end_are_shown():
     told = [
-        events.start(
-            rows=1, steps_total=None, workers=1, ps=0, dense_parameters=1, data="clicks.orc", model="dcn"
-        ),
+        events.start(rows=1, steps_total=None, workers=1, ps=0, dense_parameters=1, data="clicks.orc", model="dcn"),
         events.step(step=1000, epoch=1, loss=float("nan"), auc=None, samples_per_second=5.0, rows=1),
     ]
     shown = lines_of(told)
@@ -193,9 +191,7 @@ def test_a_terminal_gets_a_bar_and_gives_it_back():
     raw = on_terminal(stop_at=0)
     text = visible(raw)
     assert "2 PS are [ready]" in text
-    assert re.search(
-        r"training +[━╸╺]+ +2/4 +epoch 1 +loss 0.5000 +AUC 0.5200 +2,000 samples/s +ETA 0:01", text
-    )
+    assert re.search(r"training +[━╸╺]+ +2/4 +epoch 1 +loss 0.5000 +AUC 0.5200 +2,000 samples/s +ETA 0:01", text)
     assert "  test        AUC 0.7500   log-loss 0.4321" in text
     assert "samples/s      ETA" not in text  # no lines beside the bar
     assert raw.count("\x1b[?25l") == raw.count("\x1b[?25h") == 1  # the cursor is hidden, and shown again

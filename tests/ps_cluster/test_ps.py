@@ -103,9 +103,7 @@ def test_a_taken_port_is_named_in_one_line(addresses: list[str]) -> None:
 
 
 def test_a_ps_told_to_end_while_it_starts_does_so(addresses: list[str]) -> None:
-    server = start(
-        "print(1, flush=True)" + PS, "--ps", addresses[0], "--workers", addresses[2], "--index", "0"
-    )
+    server = start("print(1, flush=True)" + PS, "--ps", addresses[0], "--workers", addresses[2], "--index", "0")
     assert line(server) == "1\n"
     server.terminate()
     out, err = server.communicate(timeout=PATIENCE_SECONDS)

@@ -12,9 +12,7 @@ START = "import os, sys; from ps_cluster.quiet import held_output, import_tensor
 
 
 def run(code: str) -> subprocess.CompletedProcess[str]:
-    environment = {
-        k: v for k, v in os.environ.items() if k not in ("TF_USE_LEGACY_KERAS", "TF_CPP_MIN_LOG_LEVEL")
-    }
+    environment = {k: v for k, v in os.environ.items() if k not in ("TF_USE_LEGACY_KERAS", "TF_CPP_MIN_LOG_LEVEL")}
     return subprocess.run(
         [sys.executable, "-c", START + code], capture_output=True, text=True, env=environment, check=False
     )
@@ -40,9 +38,7 @@ def test_noise_of_all_kinds_is_dropped_and_the_streams_come_back() -> None:
 
 
 def test_a_failing_import_shows_what_was_written() -> None:
-    done = run(
-        "with held_output():\n    os.write(2, b'libfoo.so: wrong version\\n'); raise ImportError('foo')"
-    )
+    done = run("with held_output():\n    os.write(2, b'libfoo.so: wrong version\\n'); raise ImportError('foo')")
     assert done.returncode == 1 and done.stdout == ""
     lines = done.stderr.splitlines()
     assert lines[0] == "libfoo.so: wrong version" and lines[-1] == "ImportError: foo"
@@ -69,7 +65,5 @@ def test_closed_streams_are_no_obstacle() -> None:
 
 
 def test_no_process_stays_behind() -> None:
-    done = run(
-        "with held_output(): pass\ntry: os.waitpid(-1, os.WNOHANG)\nexcept ChildProcessError: print('none')"
-    )
+    done = run("with held_output(): pass\ntry: os.waitpid(-1, os.WNOHANG)\nexcept ChildProcessError: print('none')")
     assert done.stdout == "none\n"
