@@ -27,7 +27,7 @@ DENSE_EFFECTS = {"price": 0.5, "item_age": -0.8, "activity": 0.5}
 FIXED = ("user_id", "item_id", "category", "hour")
 LEAST_FEATURES = len(FIXED) + 3
 
-# The planted logit is a multiple of 1 / LOGIT_STEPS within +-LOGIT_LIMIT: counts per value give its exact AUC.
+# The planted logit is a multiple of 1 / LOGIT_STEPS within +-LOGIT_LIMIT, so counts per value give its AUC.
 LOGIT_STEPS = 4096
 LOGIT_LIMIT = 8
 
