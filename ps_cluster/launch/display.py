@@ -65,7 +65,3 @@ class Display:
             yield
         except Exception as error:
             self.problem = self.problem or f"{what}: {type(error).__name__}: {error}"
-
-
-def _text(value: object) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)

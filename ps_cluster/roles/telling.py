@@ -101,7 +101,8 @@ class Teller:
                 commands=[
                     (f"ps-cluster evaluate {job}", "score the test rows again with the saved checkpoint"),
                     (
-                        f"saved_model_cli show --dir {shlex.quote(exported)} --tag_set serve --signature_def serving_default",
+                        f"saved_model_cli show --dir {shlex.quote(exported)} "
+                        "--tag_set serve --signature_def serving_default",
                         "the inputs and outputs that the SavedModel serves",
                     ),
                     (

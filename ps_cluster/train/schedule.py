@@ -10,9 +10,9 @@ from ps_cluster.job.schema import Schedule
 def rate_factor(schedule: Schedule, step: int, total_steps: int) -> float:
     """The factor on all learning rates at `step` (counted from 1) of `total_steps`.
 
-    Warm-up rises linearly and reaches 1 at step `warmup_steps`. Decay then goes from 1 to `final`, which it
-    reaches at step `decay_steps` (by default the last of training), and stays there: cosine as in SGDR (arXiv 1608.03983, one period), exponential as
-    `final ** progress`, or linear.
+    Warm-up rises linearly and reaches 1 at step `warmup_steps`. Decay then goes from 1 to `final`, which it reaches at
+    step `decay_steps` (by default the last of training), and stays there: cosine as in SGDR (arXiv 1608.03983, one
+    period), exponential as `final ** progress`, or linear.
     """
     if step <= schedule.warmup_steps:
         return step / schedule.warmup_steps
