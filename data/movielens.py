@@ -166,9 +166,7 @@ def fetch_wheel(cache_dir: str) -> str:
     with open(path, "rb") as file:
         found = hashlib.sha256(file.read()).hexdigest()
     if found != WHEEL_SHA256:
-        raise FetchError(
-            f"{path}: expected SHA-256 {WHEEL_SHA256}, found {found}; remove the file to fetch it again"
-        )
+        raise FetchError(f"{path}: expected SHA-256 {WHEEL_SHA256}, found {found}; remove the file to fetch it again")
     return path
 
 
@@ -314,10 +312,7 @@ def _read(source: str) -> _Log:
         genders=users.choices(2, GENDERS),
         occupations=users.choices(3, OCCUPATIONS),
         zip_prefixes=np.array(
-            [
-                users.choice(k, 4, text[:1].upper(), list(ZIP_PREFIXES))
-                for k, text in enumerate(users.texts(4))
-            ]
+            [users.choice(k, 4, text[:1].upper(), list(ZIP_PREFIXES)) for k, text in enumerate(users.texts(4))]
         ),
         item_ids=item_ids,
         years=np.array(years),
@@ -342,9 +337,7 @@ class _Table:
         self._rows = [line.split("\t") for line in lines[1:]]
         for position, row in enumerate(self._rows):
             if len(row) != len(self._names):
-                raise DataError(
-                    f"{self.path}:{position + 2}: expected {len(self._names)} columns, found {len(row)}"
-                )
+                raise DataError(f"{self.path}:{position + 2}: expected {len(self._names)} columns, found {len(row)}")
         if not self._rows:
             raise DataError(f"{self.path}: expected rows, found none")
 
@@ -406,6 +399,4 @@ def _text(source: str, name: str) -> tuple[str, str]:
     except KeyError:
         raise DataError(f"{source}: expected the member {_FOLDER}/{name}, found no such member") from None
     except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path}: expected UTF-8 text, found byte {error.start} to be something else"
-        ) from None
+        raise DataError(f"{path}: expected UTF-8 text, found byte {error.start} to be something else") from None

@@ -71,9 +71,7 @@ class Past:
         history: most films in each list of `Seen`.
     """
 
-    def __init__(
-        self, genres: np.ndarray, years: np.ndarray, genders: np.ndarray, ages: np.ndarray, history: int
-    ):
+    def __init__(self, genres: np.ndarray, years: np.ndarray, genders: np.ndarray, ages: np.ndarray, history: int):
         users, (items, genre_count) = len(ages), genres.shape
         self._genres = [np.flatnonzero(row) for row in genres]
         self._film_age = np.where(years > 0, np.clip((1990 - years) / 30, -0.5, 1.5), 0.0)

@@ -104,9 +104,7 @@ class Users:
         """Adds clicks, in their order."""
         order = np.argsort(users, kind="stable")
         users, items = users[order], items[order]
-        _, first, inverse, counts = np.unique(
-            users, return_index=True, return_inverse=True, return_counts=True
-        )
+        _, first, inverse, counts = np.unique(users, return_index=True, return_inverse=True, return_counts=True)
         number = np.arange(len(users)) - first[inverse]
         kept = counts[inverse] - number <= self._length
         places = (self._clicks[users] + number) % self._length
@@ -144,8 +142,7 @@ class World:
         self._days = days
         self._own = {name: self._table(f"own {name}", name, 1)[:, 0] for name in cardinalities}
         self._pairs = [
-            (a, self._table(f"{a} by {b}", a, WIDTH), b, self._table(f"{b} by {a}", b, WIDTH))
-            for a, b in PAIRS
+            (a, self._table(f"{a} by {b}", a, WIDTH), b, self._table(f"{b} by {a}", b, WIDTH)) for a, b in PAIRS
         ]
         self._clicked = self._table("clicked category", "category", WIDTH)
         self._shown = self._table("shown category", "category", WIDTH)

@@ -149,9 +149,7 @@ def generate(
     beside = f"{os.path.abspath(out_dir)}.{os.getpid()}.partial"
     os.makedirs(beside)
     try:
-        with _LogFiles(
-            [os.path.join(beside, name) for name in names], ends, _schema(sizes, with_logit)
-        ) as log:
+        with _LogFiles([os.path.join(beside, name) for name in names], ends, _schema(sizes, with_logit)) as log:
             for start in range(0, rows, landing_rows):
                 numbers = np.arange(start, min(start + landing_rows, rows))
                 part = world.rows(numbers, users)
@@ -274,9 +272,7 @@ def _check_folder(out_dir: str, overwrite: bool) -> None:
     if not os.path.exists(os.path.join(out_dir, SUMMARY)):
         raise DataError(f"{out_dir}: expected an empty folder, found files that are no synthetic log")
     if not overwrite:
-        raise DataError(
-            f"{out_dir}: expected an empty folder, found an earlier log (overwrite it explicitly)"
-        )
+        raise DataError(f"{out_dir}: expected an empty folder, found an earlier log (overwrite it explicitly)")
 
 
 def _take_place(beside: str, out_dir: str) -> None:

@@ -14,13 +14,13 @@ def import_tensorflow(gpu: bool = True) -> ModuleType:
     """Import TensorFlow and TFRA (whose ops are then registered) and return the `tensorflow` module.
 
     What they write while being imported is shown, on standard error, only when the import fails or kills
-    the process. Sets `TF_USE_LEGACY_KERAS=1`, and `TF_CPP_MIN_LOG_LEVEL=2` (errors only) unless that is set.
+    the process. Sets `TF_USE_LEGACY_KERAS=1`, and `TF_CPP_MIN_LOG_LEVEL=3` (what is an error to the caller is raised, the rest is noise) unless that is set.
 
     Args:
       gpu: False hides every GPU from this process; for processes that hold tables in main memory only.
     """
     os.environ["TF_USE_LEGACY_KERAS"] = "1"
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if not gpu:
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     with held_output():

@@ -54,9 +54,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         default=[],
         help="number of values of an id column; may be given again",
     )
-    synth.add_argument(
-        "--history", type=int, default=30, help="most items in the array columns (default: 30)"
-    )
+    synth.add_argument("--history", type=int, default=30, help="most items in the array columns (default: 30)")
     synth.add_argument("--files", type=int, default=4, help="number of training files (default: 4)")
     synth.add_argument("--test-share", type=float, default=0.1, help="share of test rows (default: 0.1)")
     synth.add_argument("--click-share", type=float, default=0.2, help="share of clicks (default: 0.2)")
@@ -101,9 +99,7 @@ def _make_movielens(args: argparse.Namespace) -> int:
     unseen = summary.test_unseen_user_share
     print(f"train  {summary.train_path}  {summary.train_rows:,} rows, {summary.train_like_share:.1%} liked")
     print(f"test   {summary.test_path}  {summary.test_rows:,} rows, {summary.test_like_share:.1%} liked")
-    print(
-        f"       {summary.users:,} users, {summary.items:,} items; {unseen:.0%} of test rows by unseen users"
-    )
+    print(f"       {summary.users:,} users, {summary.items:,} items; {unseen:.0%} of test rows by unseen users")
     return 0
 
 

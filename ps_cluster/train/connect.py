@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import tensorflow as tf
 
 from ps_cluster.job.membership import Membership
+from ps_cluster.train.notes import leave_note, wait_for_note
 from ps_cluster.train.reach import wait_until_reachable
 
 
@@ -23,6 +25,10 @@ class Devices:
 def connect(membership: Membership) -> Devices:
     """Connects this worker to all PS as a client of its own; workers do not know each other through TensorFlow.
 
+    Every worker calls it, inside `joined`. Worker 0 connects first: a PS whose first two clients connect at the same
+    moment builds its collective executor twice and leaves one client with the destroyed one, which kills the PS later
+    (`EagerServiceImpl::CreateContext` of TensorFlow 2.16).
+
     Raises:
       RunError: a PS cannot be reached; names it.
     """
@@ -30,16 +36,26 @@ def connect(membership: Membership) -> Devices:
     if gpus:
         tf.config.set_visible_devices(gpus[int(os.environ["HOROVOD_LOCAL_RANK"]) % len(gpus)], "GPU")
     if not membership.ps:
-        host = "/job:localhost/replica:0/task:0"
-        ps: tuple[str, ...] = (f"{host}/device:CPU:0",)
-    else:
+        return _devices((_HERE,), _HERE, bool(gpus))
+    for index, address in enumerate(membership.ps):
         # TensorFlow waits for a missing PS without end and without a word; so it is asked only when all listen.
-        for index, address in enumerate(membership.ps):
-            wait_until_reachable(f"PS {index}", address, f"worker {membership.index}")
-        cluster = tf.train.ClusterSpec({"ps": list(membership.ps), "worker": {membership.index: membership.address}})
-        tf.config.experimental_connect_to_cluster(
-            cluster, job_name="worker", task_index=membership.index, protocol="grpc"
-        )
-        host = f"/job:worker/replica:0/task:{membership.index}"
-        ps = tuple(f"/job:ps/replica:0/task:{index}/device:CPU:0" for index in range(len(membership.ps)))
-    return Devices(ps, f"{host}/device:CPU:0", f"{host}/device:{'GPU' if gpus else 'CPU'}:0")
+        wait_until_reachable(f"PS {index}", address, f"worker {membership.index}")
+    if membership.index > 0:
+        wait_for_note(membership, "worker 0 is connected")
+    cluster = tf.train.ClusterSpec({"ps": list(membership.ps), "worker": {membership.index: membership.address}})
+    tf.config.experimental_connect_to_cluster(cluster, job_name="worker", task_index=membership.index, protocol="grpc")
+    if membership.index == 0:
+        leave_note(membership, "worker 0 is connected")
+    ps = tuple(f"/job:ps/replica:0/task:{index}" for index in range(len(membership.ps)))
+    return _devices(ps, f"/job:worker/replica:0/task:{membership.index}", bool(gpus))
+
+
+_HERE = "/job:localhost/replica:0/task:0"
+
+
+def _devices(ps: Sequence[str], worker: str, gpu: bool) -> Devices:
+    return Devices(
+        ps=tuple(f"{task}/device:CPU:0" for task in ps),
+        cpu=f"{worker}/device:CPU:0",
+        compute=f"{worker}/device:{'GPU' if gpu else 'CPU'}:0",
+    )

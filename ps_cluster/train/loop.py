@@ -59,7 +59,6 @@ def train(
     samples: Samples,
     optimizer: tf_keras.optimizers.Optimizer,
     report: Callable[[Progress], None],
-    each_step: Callable[[int, float], None] = lambda step, loss: None,
 ) -> Trained:
     """Trains until every worker's data has ended or `max_steps` is reached; all workers stop at the same step."""
     training = session.job.training
@@ -99,7 +98,6 @@ def train(
             loss, step_rows, workers_left = float(result.loss), int(result.rows), int(result.workers_left)
             if not math.isfinite(loss):
                 raise RunError(f"step {step}: the loss is {loss}: training has diverged; lower the learning rates")
-            each_step(step, loss)
             window.add(result.logits.numpy(), labels)
             losses.append((loss, step_rows))
             rows += step_rows

@@ -93,9 +93,7 @@ def test_some_feature_does_change_with_an_earlier_rating(tmp_path):
     rows = rows_of(tmp_path / "a", events)
     user, item, stars, time = events[0]
     others = rows_of(tmp_path / "b", [(user, item, 6 - stars if stars != 3 else 5, time), *events[1:]])
-    changed = {
-        name for key in rows for name in DENSE if key != (user, item) and rows[key][name] != others[key][name]
-    }
+    changed = {name for key in rows for name in DENSE if key != (user, item) and rows[key][name] != others[key][name]}
     fixed = {"user_count", "item_count", "film_age", "recency", "tenure"}
     assert changed == set(DENSE) - fixed
 
@@ -173,9 +171,7 @@ def test_same_source_gives_the_same_bytes_and_progress_reaches_the_end(tmp_path)
     calls: list[tuple[int, int]] = []
     contents = []
     for name in ("a", "b"):
-        summary = prepare(
-            source, str(tmp_path / name), progress=lambda done, total: calls.append((done, total))
-        )
+        summary = prepare(source, str(tmp_path / name), progress=lambda done, total: calls.append((done, total)))
         contents.append([Path(path).read_bytes() for path in (summary.train_path, summary.test_path)])
     assert contents[0] == contents[1]
     assert calls[-1] == (200, 200)

@@ -16,9 +16,7 @@ from pyarrow import orc
 
 from data.orc_writer import OrcWriter, add_metadata
 
-SCHEMA = pa.schema(
-    [("id", pa.int64()), ("value", pa.float32()), ("list", pa.list_(pa.int64())), ("label", pa.int64())]
-)
+SCHEMA = pa.schema([("id", pa.int64()), ("value", pa.float32()), ("list", pa.list_(pa.int64())), ("label", pa.int64())])
 
 
 def make_batch(rows: int, seed: int = 0) -> pa.RecordBatch:

@@ -134,9 +134,7 @@ def test_context_repeats_attributes_stay_and_time_never_goes_back(small):
             if name.startswith(("user_", "context_")) or name in ("timestamp", "hour", "history"):
                 assert value == request[name]
         for owner, prefix in (("user_id", "user_"), ("item_id", "item_")):
-            mine = tuple(
-                value for name, value in row.items() if name.startswith(prefix) and name != "item_age"
-            )
+            mine = tuple(value for name, value in row.items() if name.startswith(prefix) and name != "item_age")
             assert attributes.setdefault((owner, row[owner]), mine) == mine
         assert row["hour"] == row["timestamp"] // 3_600_000 % 24 + 1
     times = [row["timestamp"] for row in rows]

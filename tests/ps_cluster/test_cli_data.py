@@ -20,9 +20,7 @@ EXAMPLES = os.path.join(os.path.dirname(__file__), "..", "..", "ps_cluster", "ex
 
 
 def ps_cluster(*arguments: str) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "-m", "ps_cluster", *arguments], capture_output=True, text=True, check=False
-    )
+    return subprocess.run([sys.executable, "-m", "ps_cluster", *arguments], capture_output=True, text=True, check=False)
 
 
 def example(name: str, folder) -> list:
@@ -42,9 +40,7 @@ def test_movielens_files_fit_the_example_job(tmp_path):
 
 
 def test_synth_files_fit_the_example_job(tmp_path):
-    done = ps_cluster(
-        "data", "synth", str(tmp_path / "samples"), "--rows", "4000", "--cardinality", "item_id=9"
-    )
+    done = ps_cluster("data", "synth", str(tmp_path / "samples"), "--rows", "4000", "--cardinality", "item_id=9")
     assert (done.returncode, done.stderr) == (0, "")
     assert "best AUC 0.7" in done.stdout or "best AUC 0.8" in done.stdout
     paths = expand(["samples/t*.orc"], str(tmp_path))
