@@ -14,7 +14,8 @@ def import_tensorflow(gpu: bool = True) -> ModuleType:
     """Import TensorFlow and TFRA (whose ops are then registered) and return the `tensorflow` module.
 
     What they write while being imported is shown, on standard error, only when the import fails or kills
-    the process. Sets `TF_USE_LEGACY_KERAS=1`, and `TF_CPP_MIN_LOG_LEVEL=3` (what is an error to the caller is raised, the rest is noise) unless that is set.
+    the process. Sets `TF_USE_LEGACY_KERAS=1` and, unless it is set already, `TF_CPP_MIN_LOG_LEVEL=3`: what is an error
+    to the caller is raised, and the rest is noise.
 
     Args:
       gpu: False hides every GPU from this process; for processes that hold tables in main memory only.

@@ -60,7 +60,7 @@ def plan_groups(
     for name, table in tables.items():
         if name in used:
             members.setdefault((table.dim, table.optimizer or default_optimizer), []).append(name)
-    groups = []
+    groups: list[TableGroup] = []
     for (dim, optimizer), names in members.items():
         layout = RowLayout(
             dim=dim,

@@ -30,7 +30,8 @@ class StepResult(NamedTuple):
 
 def split_features(job: Job, columns: dict) -> tuple[dict, dict]:
     """From columns to features: the ids to look up, and the dense values (float32 `[batch]`), by feature name."""
-    ids, dense = {}, {}
+    ids: dict = {}
+    dense: dict = {}
     for feature in job.features:
         into = dense if isinstance(feature, DenseFeature) else ids
         into[feature.name] = columns[column_of(feature).name]
