@@ -51,7 +51,7 @@ EXTRAS = {
     "gpu": ["tensorflow[and-cuda]==2.16.2"],
 }
 
-# What those need in turn: set-up gives these to pip as constraints, so that two machines hold the same packages.
+# What those need in turn; set-up gives them to pip as constraints, so that two machines hold the same.
 INDIRECT = [
     "absl-py==2.5.1",
     "annotated-types==0.8.0",
@@ -98,7 +98,6 @@ INDIRECT = [
     "tensorflow-io-gcs-filesystem==0.37.1",
     "termcolor==3.3.0",
     "tomli==2.5.0; python_version < '3.11'",
-    "tqdm==4.70.1",
     "typing-inspection==0.4.5",
     "typing_extensions==4.16.0",
     "urllib3==2.8.0",
@@ -168,15 +167,14 @@ def _library(sources: list[str], kept: Path) -> Path:
 
     kept.mkdir(parents=True, exist_ok=True)
     compile_flags, link_flags = _tensorflow_flags()
+    compile_command = [*compiler, *compile_flags, *OPS_FLAGS, "-I", str(ROOT)]
 
     def compile_unit(name: str) -> bool:
         target = objects[name]
         if target.exists():
             return True
         print(f"compiling {name}", flush=True)
-        return _build(
-            [*compiler, *compile_flags, *OPS_FLAGS, "-I", str(ROOT), "-c", str(ROOT / name)], target
-        )
+        return _build([*compile_command, "-c", str(ROOT / name)], target)
 
     with ThreadPoolExecutor(OPS_JOBS) as pool:
         failed = [name for name, good in zip(sources, pool.map(compile_unit, sources)) if not good]

@@ -17,9 +17,9 @@ from tools.steps import StepFailed, Steps
 
 def wheel_key(pins: Pins, python_tag: str, gpu: bool) -> str:
     """Name that tells apart every wheel that must not be exchanged for another."""
+    versions = f"horovod-{pins.version('horovod')}-tensorflow-{pins.version('tensorflow')}"
     machine = f"{sysconfig.get_platform()}-{''.join(platform.libc_ver())}"
-    kind = "gpu" if gpu else "cpu"
-    return f"horovod-{pins.version('horovod')}-tensorflow-{pins.version('tensorflow')}-{python_tag}-{machine}-{kind}"
+    return f"{versions}-{python_tag}-{machine}-{'gpu' if gpu else 'cpu'}"
 
 
 def build_wheel(pins: Pins, venv: Path, key: str, gpu: bool, steps: Steps) -> None:
@@ -41,18 +41,11 @@ def build_wheel(pins: Pins, venv: Path, key: str, gpu: bool, steps: Steps) -> No
         env["PATH"] = f"{plain_venv / 'bin'}{os.pathsep}{env.get('PATH', os.defpath)}"
         env["VIRTUAL_ENV"] = str(plain_venv)
         env["TMPDIR"] = str(plain_venv.parent)
-        command = [
-            str(plain_venv / "bin" / "python"),
-            "-m",
-            "pip",
-            "wheel",
-            "--no-build-isolation",
-            "--no-deps",
-        ]
-        # Neither another index's wheel nor pip's own cache: that may have been built against another TensorFlow.
+        command = [str(plain_venv / "bin" / "python"), "-m", "pip", "wheel", "--wheel-dir", str(folder)]
+        command += ["--no-build-isolation", "--no-deps", "--disable-pip-version-check", "--no-input"]
+        # Another index's wheel, or one in pip's own cache, may have been built against another TensorFlow.
         command += ["--no-binary", "horovod", "--no-cache-dir", "--progress-bar", "off"]
-        command += ["--disable-pip-version-check", "--no-input"]
-        command += ["--wheel-dir", str(folder), f"horovod=={pins.version('horovod')}"]
+        command += [f"horovod=={pins.version('horovod')}"]
         steps.run(command, cwd=plain_venv.parent, env=env)
 
 

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 SIGN_OF_LIFE_SECONDS = 30.0
@@ -18,9 +18,14 @@ class StepFailed(Exception):
 
 
 class Steps:
-    """Numbered steps of one set-up. `log_path` is emptied when the first command runs."""
+    """Numbered steps of one set-up.
 
-    def __init__(self, total: int, log_path: Path) -> None:
+    `before_first` runs before the first step that has something to do; the first command empties the log.
+    """
+
+    def __init__(self, total: int, log_path: Path, before_first: Callable[[], None]) -> None:
+        self.begun = False
+        self._before_first = before_first
         self._total = total
         self._number = 0
         self._log_path = log_path
@@ -29,6 +34,9 @@ class Steps:
 
     def begin(self, title: str, note: str = "") -> None:
         """Shows the next step: `[set-up 2/5] packages (about 1 GB, a few minutes)`."""
+        if not self.begun:
+            self._before_first()
+            self.begun = True
         self._number += 1
         self._title = title
         print(f"[set-up {self._number}/{self._total}] {title}{f' ({note})' if note else ''}", flush=True)
