@@ -1,0 +1,42 @@
+# Every target sets up what it needs first. PYTHON=… chooses the Python, GPU=1 the packages for NVIDIA GPUs.
+# Paths are relative throughout, so that the checkout may lie in a folder whose name has a space.
+.DEFAULT_GOAL := help
+.PHONY: help env demo test test-slow lint clean
+SHELL := /bin/sh
+# Not for the compilers that set-up starts.
+unexport MAKEFLAGS MFLAGS MAKELEVEL
+
+RUN_TOOL := sh tools/python.sh -m tools.env
+PYTEST := .venv/bin/python -m pytest
+
+help:
+	@echo "make demo       set up, then train and export a model on real ratings: 2 parameter servers, 2 workers"
+	@echo "make env        set up only: .venv with all packages, the op library and the command ps-cluster"
+	@echo "make test       set up, lint, run the tests"
+	@echo "make test-slow  set up, run the tests that take minutes"
+	@echo "make lint       set up, check style, formatting and types"
+	@echo "make clean      remove what set-up made (not ~/.cache/ps-cluster, not demo/)"
+
+env:
+	@$(RUN_TOOL) $(if $(GPU),--gpu)
+
+demo: env
+	@test -f demo/data/train.orc -a -f demo/data/test.orc || .venv/bin/ps-cluster data movielens demo/data --wheel "$$($(RUN_TOOL) --where-movielens)"
+	@.venv/bin/ps-cluster train ps_cluster/examples/movielens.yaml --overwrite
+
+lint: env
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/mypy setup.py tools
+
+test: lint
+	$(PYTEST) -m "not slow" $(PYTEST_FLAGS)
+
+test-slow: env
+	$(PYTEST) -m slow $(PYTEST_FLAGS)
+
+clean:
+	rm -rf .venv build *.egg-info ops/_ops.so ops/._ops.so.*.part
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,257 @@
+"""The package ps-cluster: what it is made of, from pinned packages to its compiled op library.
+
+Every version lives in the literal lists below and nowhere else; `tools/pins.py` reads them without importing
+this file, because set-up needs them before setuptools is there.
+"""
+
+from __future__ import annotations
+
+import filecmp
+import hashlib
+import importlib.metadata
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from setuptools import Extension, find_packages, setup
+from setuptools.command.build_ext import build_ext
+
+PYTHON_REQUIRES = ">=3.10,<3.12"  # tensorflow-recommenders-addons has no wheel for 3.12
+
+# What the programs import.
+REQUIREMENTS = [
+    "horovod==0.28.1",
+    "numpy==1.26.4",
+    "pyarrow==25.0.1",  # 26 refuses NumPy 1.26
+    "pydantic==2.14.4",
+    "pyorc==0.12.0; python_version >= '3.11'",
+    "pyorc==0.11.0; python_version < '3.11'",
+    "PyYAML==6.0.4",
+    "rich==15.0.0",
+    "tensorflow==2.16.2",
+    "tensorflow-io==0.37.1",
+    "tensorflow-recommenders-addons==0.8.1",
+    "tf-keras==2.16.0",
+]
+
+EXTRAS = {
+    "dev": [
+        "hypothesis==6.170.17; python_version >= '3.11'",
+        "hypothesis==6.168.5; python_version < '3.11'",
+        "mypy==2.4.1",
+        "pytest==9.2.0",
+        "pytest-xdist==3.8.0",
+        "ruff==0.17.6",
+    ],
+    "gpu": ["tensorflow[and-cuda]==2.16.2"],
+}
+
+# What those need in turn; set-up gives them to pip as constraints, so that two machines hold the same.
+INDIRECT = [
+    "absl-py==2.5.1",
+    "annotated-types==0.8.0",
+    "ast_serialize==0.13.1",
+    "astunparse==1.6.3",
+    "certifi==2026.10.19.post1",
+    "charset-normalizer==3.5.3",
+    "cloudpickle==3.1.3",
+    "exceptiongroup==1.3.2; python_version < '3.11'",
+    "execnet==2.1.2",
+    "flatbuffers==25.12.19",
+    "gast==0.7.0",
+    "google-pasta==0.2.0",
+    "grpcio==1.85.3",
+    "h5py==3.16.0",
+    "idna==3.20",
+    "iniconfig==2.3.1",
+    "keras==3.15.1; python_version >= '3.11'",
+    "keras==3.12.0; python_version < '3.11'",
+    "libclang==18.1.1",
+    "librt==0.17.0",
+    "Markdown==3.11.3; python_version >= '3.11'",
+    "Markdown==3.10.3; python_version < '3.11'",
+    "markdown-it-py==4.3.0",
+    "MarkupSafe==3.0.4",
+    "mdurl==0.1.2",
+    "ml-dtypes==0.3.2",
+    "mypy_extensions==1.2.0",
+    "namex==0.1.0",
+    "opt_einsum==3.4.0",
+    "optree==0.20.0",
+    "packaging==26.4",
+    "pathspec==1.1.1",
+    "pluggy==1.7.0",
+    "protobuf==4.25.9",
+    "psutil==7.2.2",
+    "pydantic_core==2.50.5",
+    "Pygments==2.21.0",
+    "requests==2.34.2",
+    "six==1.17.0",
+    "sortedcontainers==2.4.0",
+    "tensorboard==2.16.2",
+    "tensorboard-data-server==0.7.2",
+    "tensorflow-io-gcs-filesystem==0.37.1",
+    "termcolor==3.3.0",
+    "tomli==2.5.0; python_version < '3.11'",
+    "typing-inspection==0.4.5",
+    "typing_extensions==4.16.0",
+    "urllib3==2.8.0",
+    "Werkzeug==3.1.9",
+    "wrapt==2.5.2",
+]
+
+# What builds Horovod and this package; Horovod's own setup.py needs a setuptools below 80.
+BUILD_TOOLS = ["pip==23.2.1", "setuptools==79.0.1", "wheel==0.48.0"]
+
+# Carries the MovieLens ratings of the demo; only its files are used, it is never installed.
+MOVIELENS = "recbole==1.2.1"
+
+PACKAGES = ["ps_cluster", "models", "ops", "data"]
+
+ROOT = Path(__file__).resolve().parent
+OPS_SOURCES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("ops/cc/**/*.cc"))
+OPS_HEADERS = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("ops/cc/**/*.h"))
+OPS_LIBRARY = "ops/_ops.so"
+# NDEBUG as in TensorFlow's own build: inline code of its headers must be the code its library was built from.
+OPS_FLAGS = ["-O3", "-DNDEBUG", "-fPIC", "-Wall"]
+OPS_JOBS = 2  # a unit that includes TensorFlow's headers takes about 1 GB while it compiles
+
+
+class BuildOps(build_ext):
+    """Compiles `ops/cc` into one library that TensorFlow loads; only what changed is compiled again.
+
+    Objects are kept in `build/ops` under a name that contains the hash of all that went into them.
+    """
+
+    def build_extension(self, ext: Extension) -> None:
+        _install(_library(list(ext.sources), ROOT / "build" / "ops"), Path(self.build_lib, OPS_LIBRARY))
+
+    def copy_extensions_to_source(self) -> None:
+        _install(Path(self.build_lib, OPS_LIBRARY), ROOT / OPS_LIBRARY)
+
+    def get_ext_filename(self, fullname: str) -> str:
+        return OPS_LIBRARY
+
+    def get_export_symbols(self, ext: Extension) -> list[str]:
+        return []
+
+
+def _library(sources: list[str], kept: Path) -> Path:
+    """Path of the library of these sources, compiled and linked where it does not exist yet."""
+    if not sources:
+        sys.exit("ps-cluster: no source of the op library found: expected ops/cc/**/*.cc")
+    try:
+        tensorflow = importlib.metadata.version("tensorflow")
+    except importlib.metadata.PackageNotFoundError:
+        sys.exit(
+            "ps-cluster: the op library is built against TensorFlow, which is not installed: run `make env`"
+        )
+    compiler = shlex.split(os.environ.get("CXX") or "g++")
+    if shutil.which(compiler[0]) is None:
+        sys.exit(f"ps-cluster: C++ compiler {compiler[0]!r} not found: install g++ or set CXX")
+    version = subprocess.run([*compiler, "--version"], check=True, capture_output=True, text=True).stdout
+    headers = [_digest(name, (ROOT / name).read_bytes()) for name in OPS_HEADERS]
+    common = _digest(tensorflow, version, *compiler, *OPS_FLAGS, *headers)
+    objects = {}
+    for name in sources:
+        key = _digest(name, (ROOT / name).read_bytes(), common)
+        objects[name] = kept / f"{name.replace('/', '-')}.{key[:16]}.o"
+    library = kept / f"_ops.{_digest(*(path.name for path in objects.values()))[:16]}.so"
+    if library.exists():
+        return library
+
+    kept.mkdir(parents=True, exist_ok=True)
+    compile_flags, link_flags = _tensorflow_flags()
+    compile_command = [*compiler, *compile_flags, *OPS_FLAGS, "-I", str(ROOT)]
+
+    def compile_unit(name: str) -> bool:
+        target = objects[name]
+        if target.exists():
+            return True
+        print(f"compiling {name}", flush=True)
+        return _build([*compile_command, "-c", str(ROOT / name)], target)
+
+    with ThreadPoolExecutor(OPS_JOBS) as pool:
+        failed = [name for name, good in zip(sources, pool.map(compile_unit, sources)) if not good]
+    if failed:
+        sys.exit(f"ps-cluster: {', '.join(failed)} did not compile; the compiler's words are above")
+    inputs = [str(objects[name]) for name in sources]
+    if not _build([*compiler, "-shared", *inputs, *link_flags], library):
+        sys.exit("ps-cluster: the op library did not link; the linker's words are above")
+    wanted = {library, *objects.values()}
+    for path in kept.iterdir():
+        if path not in wanted:
+            path.unlink()
+    return library
+
+
+def _digest(*parts: str | bytes) -> str:
+    """Hash of a list of texts; their lengths are hashed too, so that no two lists run together."""
+    state = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        state.update(b"%d:" % len(data))
+        state.update(data)
+    return state.hexdigest()
+
+
+def _tensorflow_flags() -> tuple[list[str], list[str]]:
+    """Flags to compile and to link with, from the TensorFlow that this Python imports."""
+    program = (
+        "import json, tensorflow as tf;"
+        "print(json.dumps([tf.sysconfig.get_compile_flags(), tf.sysconfig.get_link_flags()]))"
+    )
+    env = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=env)
+    if done.returncode != 0:
+        sys.exit(f"{done.stderr}\nps-cluster: TensorFlow cannot be imported; its words are above")
+    compile_flags, link_flags = json.loads(done.stdout.splitlines()[-1])
+    # As system headers, so that warnings are about our own code only.
+    compile_flags = [f"-isystem{flag[2:]}" if flag.startswith("-I") else flag for flag in compile_flags]
+    return compile_flags, link_flags
+
+
+def _build(command: list[str], target: Path) -> bool:
+    """Runs a compiler whose output appears at `target` whole or not at all."""
+    part = target.with_name(f"{target.name}.{os.getpid()}.part")
+    done = subprocess.run(
+        [*command, "-o", str(part)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    print(done.stdout, end="", file=sys.stderr, flush=True)
+    if done.returncode != 0:
+        part.unlink(missing_ok=True)
+        return False
+    part.rename(target)
+    return True
+
+
+def _install(library: Path, target: Path) -> None:
+    """Puts a library in place by a rename: a process that has the old one mapped keeps the old one."""
+    if target.exists() and filecmp.cmp(library, target, shallow=False):
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    shutil.copyfile(library, part)
+    part.rename(target)
+
+
+if __name__ == "__main__":
+    setup(
+        name="ps-cluster",
+        version="0.1.0",
+        description="A TensorFlow parameter-server production system for click models",
+        python_requires=PYTHON_REQUIRES,
+        packages=find_packages(include=[f"{name}{rest}" for name in PACKAGES for rest in ("", ".*")]),
+        package_data={"ps_cluster": ["examples/*.yaml"]},
+        install_requires=REQUIREMENTS,
+        extras_require=EXTRAS,
+        ext_modules=[Extension("ops._ops", sources=list(OPS_SOURCES), depends=list(OPS_HEADERS))],
+        cmdclass={"build_ext": BuildOps},
+        entry_points={"console_scripts": ["ps-cluster = ps_cluster.cli.main:main"]},
+        zip_safe=False,
+    )

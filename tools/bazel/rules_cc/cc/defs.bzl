@@ -1,0 +1,8 @@
+"""Names of rules_cc for the rules that Bazel itself has, so that nothing is fetched."""
+
+cc_binary = native.cc_binary
+cc_import = native.cc_import
+cc_library = native.cc_library
+cc_test = native.cc_test
+cc_toolchain = native.cc_toolchain
+cc_toolchain_suite = native.cc_toolchain_suite
