@@ -6,7 +6,7 @@ SHELL := /bin/sh
 # Not for the compilers that set-up starts.
 unexport MAKEFLAGS MFLAGS MAKELEVEL
 
-RUN_TOOL := sh tools/python.sh -m tools.env
+RUN_TOOL := sh ps_cluster/setup/python.sh -m ps_cluster.setup.env
 PYTEST := .venv/bin/python -m pytest
 
 help:
@@ -21,14 +21,15 @@ env:
 	@$(RUN_TOOL) $(if $(GPU),--gpu)
 
 demo: env
-	@test -f demo/data/train.orc -a -f demo/data/test.orc || .venv/bin/ps-cluster data movielens demo/data --wheel "$$($(RUN_TOOL) --where-movielens)"
-	@.venv/bin/ps-cluster train ps_cluster/examples/movielens.yaml --overwrite
+	@mkdir -p demo && cp ps_cluster/examples/movielens.yaml demo/movielens.yaml
+	@test -f demo/samples/train.orc -a -f demo/samples/test.orc || .venv/bin/ps-cluster data movielens demo/samples --wheel "$$($(RUN_TOOL) --where-movielens)"
+	@.venv/bin/ps-cluster train demo/movielens.yaml --overwrite --report demo/report.json
 
 lint: env
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
-	.venv/bin/mypy setup.py tools
+	.venv/bin/mypy setup.py
 
 test: lint
 	$(PYTEST) -m "not slow" $(PYTEST_FLAGS)

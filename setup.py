@@ -1,6 +1,6 @@
 """The package ps-cluster: what it is made of, from pinned packages to its compiled op library.
 
-Every version lives in the literal lists below and nowhere else; `tools/pins.py` reads them without importing
+Every version lives in the literal lists below and nowhere else; `ps_cluster/setup/pins.py` reads them without importing
 this file, because set-up needs them before setuptools is there.
 """
 
@@ -21,7 +21,7 @@ from pathlib import Path
 from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
 
-PYTHON_REQUIRES = ">=3.10,<3.12"  # tensorflow-recommenders-addons has no wheel for 3.12
+PYTHON_REQUIRES = ">=3.11,<3.12"  # tensorflow-recommenders-addons has no wheel for 3.12
 
 # What the programs import.
 REQUIREMENTS = [
@@ -29,8 +29,7 @@ REQUIREMENTS = [
     "numpy==1.26.4",
     "pyarrow==25.0.1",  # 26 refuses NumPy 1.26
     "pydantic==2.14.4",
-    "pyorc==0.12.0; python_version >= '3.11'",
-    "pyorc==0.11.0; python_version < '3.11'",
+    "pyorc==0.12.0",
     "PyYAML==6.0.4",
     "rich==15.0.0",
     "tensorflow==2.16.2",
@@ -41,8 +40,7 @@ REQUIREMENTS = [
 
 EXTRAS = {
     "dev": [
-        "hypothesis==6.170.17; python_version >= '3.11'",
-        "hypothesis==6.168.5; python_version < '3.11'",
+        "hypothesis==6.170.17",
         "mypy==2.4.1",
         "pytest==9.2.0",
         "pytest-xdist==3.8.0",
@@ -60,7 +58,6 @@ INDIRECT = [
     "certifi==2026.10.19.post1",
     "charset-normalizer==3.5.3",
     "cloudpickle==3.1.3",
-    "exceptiongroup==1.3.2; python_version < '3.11'",
     "execnet==2.1.2",
     "flatbuffers==25.12.19",
     "gast==0.7.0",
@@ -69,12 +66,10 @@ INDIRECT = [
     "h5py==3.16.0",
     "idna==3.20",
     "iniconfig==2.3.1",
-    "keras==3.15.1; python_version >= '3.11'",
-    "keras==3.12.0; python_version < '3.11'",
+    "keras==3.15.1",
     "libclang==18.1.1",
     "librt==0.17.0",
-    "Markdown==3.11.3; python_version >= '3.11'",
-    "Markdown==3.10.3; python_version < '3.11'",
+    "Markdown==3.11.3",
     "markdown-it-py==4.3.0",
     "MarkupSafe==3.0.4",
     "mdurl==0.1.2",
@@ -97,7 +92,6 @@ INDIRECT = [
     "tensorboard-data-server==0.7.2",
     "tensorflow-io-gcs-filesystem==0.37.1",
     "termcolor==3.3.0",
-    "tomli==2.5.0; python_version < '3.11'",
     "typing-inspection==0.4.5",
     "typing_extensions==4.16.0",
     "urllib3==2.8.0",
@@ -118,7 +112,8 @@ OPS_SOURCES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("op
 OPS_HEADERS = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("ops/cc/**/*.h"))
 OPS_LIBRARY = "ops/_ops.so"
 # NDEBUG as in TensorFlow's own build: inline code of its headers must be the code its library was built from.
-OPS_FLAGS = ["-O3", "-DNDEBUG", "-fPIC", "-Wall"]
+# no-math-errno: a square root that need not set errno is one vector instruction.
+OPS_FLAGS = ["-O3", "-fno-math-errno", "-DNDEBUG", "-fPIC", "-Wall"]
 OPS_JOBS = 2  # a unit that includes TensorFlow's headers takes about 1 GB while it compiles
 
 
@@ -148,9 +143,7 @@ def _library(sources: list[str], kept: Path) -> Path:
     try:
         tensorflow = importlib.metadata.version("tensorflow")
     except importlib.metadata.PackageNotFoundError:
-        sys.exit(
-            "ps-cluster: the op library is built against TensorFlow, which is not installed: run `make env`"
-        )
+        sys.exit("ps-cluster: the op library is built against TensorFlow, which is not installed: run `make env`")
     compiler = shlex.split(os.environ.get("CXX") or "g++")
     if shutil.which(compiler[0]) is None:
         sys.exit(f"ps-cluster: C++ compiler {compiler[0]!r} not found: install g++ or set CXX")
@@ -219,9 +212,7 @@ def _tensorflow_flags() -> tuple[list[str], list[str]]:
 def _build(command: list[str], target: Path) -> bool:
     """Runs a compiler whose output appears at `target` whole or not at all."""
     part = target.with_name(f"{target.name}.{os.getpid()}.part")
-    done = subprocess.run(
-        [*command, "-o", str(part)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+    done = subprocess.run([*command, "-o", str(part)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     print(done.stdout, end="", file=sys.stderr, flush=True)
     if done.returncode != 0:
         part.unlink(missing_ok=True)

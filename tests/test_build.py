@@ -86,7 +86,7 @@ def test_installed_packages_are_the_pinned_ones(setup_py: ModuleType) -> None:
 
 
 def test_set_up_reads_the_pins_that_setup_py_holds(setup_py: ModuleType) -> None:
-    from tools.pins import read_pins
+    from ps_cluster.setup.pins import read_pins
 
     pins = read_pins(ROOT / "setup.py")
     assert list(pins.requirements) == setup_py.REQUIREMENTS
@@ -115,8 +115,8 @@ def set_up(checkout: Path, env: dict[str, str]) -> subprocess.CompletedProcess[s
     """What `make env` runs, in a checkout that holds only what it needs."""
     checkout.mkdir(exist_ok=True)
     shutil.copy(ROOT / "setup.py", checkout)
-    shutil.copytree(ROOT / "tools", checkout / "tools", dirs_exist_ok=True)
-    command = ["sh", "tools/python.sh", "-m", "tools.env"]
+    shutil.copytree(ROOT / "ps_cluster", checkout / "ps_cluster", dirs_exist_ok=True)
+    command = ["sh", "ps_cluster/setup/python.sh", "-m", "ps_cluster.setup.env"]
     return subprocess.run(command, cwd=checkout, env=env, capture_output=True, text=True)
 
 
@@ -133,24 +133,20 @@ def test_python_out_of_range_is_said_in_one_line(tmp_path: Path, bare_machine: d
     Path(bare_machine["PATH"], "python3.11").unlink()
     done = set_up(tmp_path / "checkout", bare_machine)
     assert done.returncode == 1
-    assert done.stderr.startswith("ps-cluster needs Python 3.10 or 3.11: ")
+    assert done.stderr.startswith("ps-cluster needs Python 3.11: ")
     assert "apt-get install python3.11 python3.11-venv" in done.stderr
     assert done.stderr.count("\n") == 1
 
 
-def test_chosen_python_that_does_not_run_is_said_in_one_line(
-    tmp_path: Path, bare_machine: dict[str, str]
-) -> None:
+def test_chosen_python_that_does_not_run_is_said_in_one_line(tmp_path: Path, bare_machine: dict[str, str]) -> None:
     done = set_up(tmp_path / "checkout", {**bare_machine, "PYTHON": "/no/such/python"})
     assert done.returncode == 1
-    assert done.stderr.startswith("ps-cluster needs Python 3.10 or 3.11: PYTHON=/no/such/python ")
+    assert done.stderr.startswith("ps-cluster needs Python 3.11: PYTHON=/no/such/python ")
     assert done.stderr.count("\n") == 1
 
 
-def test_failed_step_shows_the_last_words_of_its_command(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    from tools.steps import StepFailed, Steps
+def test_failed_step_shows_the_last_words_of_its_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    from ps_cluster.setup.steps import StepFailed, Steps
 
     steps = Steps(1, tmp_path / "setup.log", before_first=lambda: None)
     steps.begin("packages")
@@ -161,7 +157,7 @@ def test_failed_step_shows_the_last_words_of_its_command(
 
 
 def test_wheel_is_kept_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tools.kept import keeping, kept_wheel, wheels_folder
+    from ps_cluster.setup.kept import keeping, kept_wheel, wheels_folder
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a cache"))
     with pytest.raises(KeyboardInterrupt), keeping("horovod-1") as folder:

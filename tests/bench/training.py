@@ -2,7 +2,7 @@
 
 `step_vs_tfra`: `DynamicEmbeddingOptimizer` with one `embedding_lookup` a feature, 26 features of dim 16, Adam, dense
 all-reduce by Horovod, against our store. Both step functions live in the same worker processes and take turns, so that
-the machine's other load hits both. Answers are compared on ids that occur once: stock TFRA drops gradients of duplicates.
+the machine's other load hits both. Answers are compared on ids that occur once: stock TFRA drops duplicates' gradients.
 """
 
 from __future__ import annotations

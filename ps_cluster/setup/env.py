@@ -1,6 +1,6 @@
 """Set-up of a checkout: its own virtual environment with everything in it, each step done once.
 
-`python -m tools.env` runs from the checkout's folder. A step whose key in `.venv/set-up.json` is the same has
+Runs from the checkout's folder. A step whose key in `.venv/set-up.json` is the same has
 nothing to do; a set-up that was broken off goes on from its last finished step.
 """
 
@@ -16,12 +16,12 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from tools.horovod_wheel import build_wheel, wheel_key
-from tools.kept import keeping, kept_wheel, only_one, wheels_folder
-from tools.pins import Pins, read_pins
-from tools.record import Record, digest
-from tools.steps import StepFailed, Steps
-from tools.system import missing_programs
+from ps_cluster.setup.horovod_wheel import build_wheel, wheel_key
+from ps_cluster.setup.kept import keeping, kept_wheel, only_one, wheels_folder
+from ps_cluster.setup.pins import Pins, read_pins
+from ps_cluster.setup.record import Record, digest
+from ps_cluster.setup.steps import StepFailed, Steps
+from ps_cluster.setup.system import missing_programs
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
@@ -35,7 +35,7 @@ LOG = Path("build", "setup.log")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Sets up the checkout; exit code 0, or 1 after one line that says what is wrong."""
-    parser = argparse.ArgumentParser(prog="python -m tools.env", description="set up this checkout")
+    parser = argparse.ArgumentParser(prog="python -m ps_cluster.setup.env", description="set up this checkout")
     parser.add_argument("--gpu", action="store_true", help="TensorFlow and Horovod for NVIDIA GPUs")
     parser.add_argument("--where-movielens", action="store_true", help="only print where the ratings lie")
     args = parser.parse_args(arguments)

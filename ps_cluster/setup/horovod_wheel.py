@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tools.kept import keeping
-from tools.pins import Pins
-from tools.steps import StepFailed, Steps
+from ps_cluster.setup.kept import keeping
+from ps_cluster.setup.pins import Pins
+from ps_cluster.setup.steps import StepFailed, Steps
 
 
 def wheel_key(pins: Pins, python_tag: str, gpu: bool) -> str:

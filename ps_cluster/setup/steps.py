@@ -74,9 +74,7 @@ class Steps:
                 raise
         if code != 0:
             self._show_tail(start)
-            raise StepFailed(
-                f"ps-cluster: set-up failed at {self._title!r}; all of its words: {self._log_path}"
-            )
+            raise StepFailed(f"ps-cluster: set-up failed at {self._title!r}; all of its words: {self._log_path}")
 
     def _wait(self, process: subprocess.Popen[bytes], began: float) -> int:
         while True:
