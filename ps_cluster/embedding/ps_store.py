@@ -15,6 +15,9 @@ from ps_cluster.embedding.pooling import pool
 from ps_cluster.embedding.store import Ids, Lookup, StepInfo, TableStats
 from ps_cluster.errors import RunError
 
+# What TFRA calls the two files of a table.
+_PARTS = ("keys", "values")
+
 
 @dataclass(frozen=True)
 class Placement:
@@ -104,31 +107,39 @@ class PsEmbeddingStore:
 
     def save(self, folder: str) -> list[dict]:
         num_ps = len(self._placement.ps_devices)
-        pending = []
+        shards = []
         for group, handles in zip(self._groups, self._handles):
-            for table_index, table in enumerate(group.tables):
-                table_folder = os.path.join(folder, "tables", table)
-                os.makedirs(table_folder, exist_ok=True)
+            for index, table in enumerate(group.tables):
+                os.makedirs(os.path.join(folder, "tables", table))
                 for ps, device in enumerate(self._placement.ps_devices):
-                    shard = f"ps-{ps:03d}-of-{num_ps:03d}"
-                    summary = _save_shard(device, handles[ps][table_index], table_folder, shard)
-                    pending.append((group, table, shard, summary))
-        files = []
-        for group, table, shard, summary in pending:
-            for suffix, (length, crc) in zip(("keys", "values"), summary):
-                files.append(
-                    {
-                        "file": f"tables/{table}/{shard}-{suffix}",
-                        "table": table,
-                        "part": suffix,
-                        "bytes": int(length),
-                        "crc32c": int(crc),
-                        "row_floats": group.layout.row_floats,
-                        "dim": group.layout.dim,
-                        "optimizer": group.layout.optimizer,
-                    }
-                )
-        return files
+                    shards.append((group, table, handles[ps][index], device, f"ps-{ps:03d}-of-{num_ps:03d}"))
+
+        # Remote eager ops run in the background: as parts of one function, a checksum reads its file only after it has
+        # been written, and fetching the checksums waits for all of it.
+        @tf.function
+        def write_then_check():
+            checksums = []
+            for _, table, handle, device, shard in shards:
+                at = os.path.join(folder, "tables", table)
+                with tf.device(device), tf.control_dependencies([cuckoo.save(handle, at, shard)]):
+                    checksums += [ops.file_checksum(os.path.join(at, f"{shard}-{part}")) for part in _PARTS]
+            return checksums
+
+        checksums = iter(write_then_check())
+        return [
+            {
+                "file": f"tables/{table}/{shard}-{part}",
+                "table": table,
+                "part": part,
+                "bytes": int(length),
+                "crc32c": int(crc),
+                "row_floats": group.layout.row_floats,
+                "dim": group.layout.dim,
+                "optimizer": group.layout.optimizer,
+            }
+            for group, table, _, _, shard in shards
+            for part, (length, crc) in zip(_PARTS, checksums)
+        ]
 
     def restore(self, folder: str, files: Sequence[dict]) -> None:
         num_ps = len(self._placement.ps_devices)
@@ -179,14 +190,3 @@ class PsEmbeddingStore:
 
 def _values(ids: Ids) -> tf.Tensor:
     return ids.flat_values if isinstance(ids, tf.RaggedTensor) else ids
-
-
-def _save_shard(device: str, handle: tf.Tensor, folder: str, shard: str) -> list[tuple[tf.Tensor, tf.Tensor]]:
-    # Remote eager ops run in the background: the checksums read the files only after they have been written, and
-    # fetching the checksums waits for both.
-    @tf.function
-    def write_then_check():
-        with tf.device(device), tf.control_dependencies([cuckoo.save(handle, folder, shard)]):
-            return [ops.file_checksum(os.path.join(folder, f"{shard}-{part}")) for part in ("keys", "values")]
-
-    return write_then_check()

@@ -2,8 +2,8 @@
 
 `movielens_user`: test = each user's last 10 %. `movielens_time`: test = the last 10 % of all by time, most of it by
 users never seen. Both against a logistic regression on user and item alone, fitted here on the same rows. `synth`:
-against the planted probability. One run of RankMixer by default; `--full`: RankMixer, DeepFM and DCN-v2, three seeds each, and
-2 million synthetic rows. Every run is `ps-cluster train` with the example's job file.
+against the planted probability. One run of RankMixer by default; `--full`: RankMixer, DeepFM and DCN-v2, three seeds
+each, and 2 million synthetic rows. Every run is `ps-cluster train` with the example's job file.
 """
 
 from __future__ import annotations
