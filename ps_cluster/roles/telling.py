@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import shlex
-import sys
 from dataclasses import asdict
 from types import TracebackType
+from typing import TextIO
 
 from ps_cluster.embedding.store import TableStats
 from ps_cluster.job.resolve import JobFile, tables_of
@@ -21,19 +21,18 @@ from ps_cluster.train.session import Samples, Session
 
 
 class Teller:
-    """Tells of a run on worker 0; on the others, where `telling` is False, it keeps silent.
+    """Tells of a run.
 
+    stream: where people read it; None: nothing at all is told, as on every worker but the first.
     events_path: file to append events to, which a launcher shows; None: there is none.
     """
 
-    def __init__(self, job_file: JobFile, events_path: str | None, telling: bool, scalars: bool = True):
+    def __init__(self, job_file: JobFile, stream: TextIO | None, events_path: str | None = None):
         self._job_file = job_file
-        self._telling = telling
         self._told: list[events.Event] = []
-        self._log = EventLog(events_path) if events_path and telling else None
-        self._lines = Renderer(sys.stdout) if telling else None
+        self._log = EventLog(events_path) if events_path else None
+        self._lines = Renderer(stream) if stream else None
         self._scalars: ScalarWriter | None = None
-        self._scalars_wanted = telling and scalars
 
     def phase(self, name: str, done: int | None = None, total: int | None = None) -> None:
         self._tell(events.phase(name=name, done=done, total=total))
@@ -44,7 +43,7 @@ class Teller:
             f"{name} {value}" for name, value in job.model.model_dump(exclude={"name", "groups"}).items()
         )
         files = "1 file" if train.summary.files == 1 else f"{train.summary.files} files"
-        if self._scalars_wanted:
+        if self._lines is not None:
             # Only now: before the worker has joined the cluster it must not use TensorFlow.
             self._scalars = ScalarWriter(os.path.join(self._job_file.output, "tensorboard"))
         self._tell(
@@ -123,7 +122,7 @@ class Teller:
                 part.close()
 
     def _tell(self, event: events.Event) -> None:
-        if not self._telling:
+        if self._lines is None:
             return
         self._told.append(event)
         for part in (self._lines, self._scalars):

@@ -44,7 +44,8 @@ def run_worker(job_file: JobFile, membership: Membership, events: str | None, re
     started = time.monotonic()
     train_samples = samples_of(job_file, "train")
     test_samples = samples_of(job_file, "test") if job_file.job.data.test else None
-    with Teller(job_file, events if membership.index == 0 else None, membership.index == 0) as teller:
+    told = (sys.stdout, events) if membership.index == 0 else (None, None)
+    with Teller(job_file, *told) as teller:
         teller.phase("start")
         with joined(membership), _readable_errors():
             session = Session(job_file, membership, connect(membership))
@@ -82,7 +83,7 @@ def run_evaluation(job_file: JobFile) -> Evaluation:
     checkpoint = newest_checkpoint(job_file.output)
     membership = Membership("worker", 0, (), ("localhost:1",))
     with (
-        Teller(job_file, None, telling=True, scalars=False) as teller,
+        Teller(job_file, sys.stderr) as teller,
         joined(membership),
         _readable_errors(),
     ):

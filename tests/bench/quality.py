@@ -61,7 +61,7 @@ def synth(full: bool) -> Result:
     rows = 2_000_000 if full else 200_000
     with tempfile.TemporaryDirectory() as folder:
         _cli("data", "synth", f"{folder}/samples", "--rows", str(rows))
-        best = json.loads(Path(folder, "samples", "summary.json").read_text())["test"]["best_auc"]
+        best = json.loads(Path(folder, "samples", "summary.json").read_text())["best_auc_test"]
         ours = _train(folder, "synth.yaml", "rankmixer", 1)["auc"]
     return Result(
         case="synth",

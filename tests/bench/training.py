@@ -26,7 +26,7 @@ _WORKERS = 2
 
 
 def step_vs_tfra(full: bool) -> Result:
-    batch, repeats, steps = (4096, 15, 20) if full else (1024, 7, 8)
+    batch, repeats, steps = (4096, 15, 20) if full else (1024, 5, 6)
     found = _run_workers(batch, repeats, steps)
     equal = found["worst_loss_difference"] <= 1e-5 and found["losses_move"]
     return Result(
