@@ -5,7 +5,7 @@ The logit is a sum that an embedding model can express, and each part can be lea
 - an effect of each id column's value. Only the `HEAD` most frequent values of a column have one, so that
   each is seen often enough; of items only those that exist from the start. Everything else about a rare or
   new id follows from its attributes, which are columns too;
-- products of 4-wide vectors of two columns (`PAIRS`), again of their most frequent values;
+- products of 2-wide vectors of two columns (`PAIRS`), again of their most frequent values;
 - the product of the item category's vector with the mean vector of the categories the user clicked last;
 - linear effects of the dense columns.
 """
@@ -20,8 +20,8 @@ import numpy as np
 
 from data.counter_random import uniform, zipf
 
-HEAD = 200
-WIDTH = 4
+HEAD = 100
+WIDTH = 2
 PAIRS = (("user_1", "category"), ("context_1", "category"), ("user_1", "item_1"))
 DENSE_EFFECTS = {"price": 0.5, "item_age": -0.8, "activity": 0.5}
 FIXED = ("user_id", "item_id", "category", "hour")
@@ -32,12 +32,12 @@ LOGIT_STEPS = 4096
 LOGIT_LIMIT = 8
 
 _CARDINALITIES = {
-    "user": (8, 50, 400, 3000),
-    "item": (20, 100, 1000, 10000),
-    "context": (5, 30, 200, 2000),
+    "user": (8, 50, 400, 1500),
+    "item": (20, 100, 1000, 3000),
+    "context": (5, 30, 200, 1000),
 }
 # Shares of the logit's spread before it is scaled.
-_OWN, _PAIR, _HISTORY = 0.7, 0.5, 1.2
+_OWN, _PAIR, _HISTORY = 0.8, 0.4, 0.8
 _CANDIDATES = 8
 _START_MS = 1_704_067_200_000  # 2024-01-01T00:00Z, a Monday
 _DAY_MS = 86_400_000
@@ -53,8 +53,8 @@ def id_columns(features: int) -> list[str]:
 def default_cardinalities(features: int, rows: int) -> dict[str, int]:
     """Number of values of each id column for a log of `rows` rows."""
     result = {
-        "user_id": min(max(rows // 50, 1000), 1_000_000),
-        "item_id": min(max(rows // 100, 1000), 1_000_000),
+        "user_id": min(max(rows // 100, 1000), 1_000_000),
+        "item_id": min(max(rows // 200, 1000), 1_000_000),
         "category": 50,
         "hour": 24,
     }
