@@ -1,0 +1,263 @@
+"""What the manifests say agrees with itself, with the job file, with the command line and with the image."""
+
+from __future__ import annotations
+
+import re
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from ps_cluster import __version__
+from ps_cluster.cli import ps as ps_command
+from ps_cluster.cli import worker as worker_command
+from ps_cluster.cli.main import parser
+from ps_cluster.job.load import load_job
+from ps_cluster.job.membership import membership_of
+from tests.k8s.manifests import FOLDERS, K8S, Pod, admitted, documents, kustomization, of_kind, pods
+
+OLDEST = "1.25"  # ranges of ports in a NetworkPolicy
+JOB_FILE = K8S / "base" / "job.yaml"
+EXAMPLE = K8S.parent / "ps_cluster" / "examples" / "movielens.yaml"
+PS = pods("movielens-ps")
+WORKERS = pods("movielens-worker")
+RUN = [*PS, *WORKERS]
+SAMPLES = pods("movielens-samples")
+ALL = [*RUN, *SAMPLES]
+ROLES = {"movielens-ps": "ps", "movielens-worker": "worker"}
+TENSORFLOW, RENDEZVOUS, RING = 2222, 2223, 40123
+
+every_folder = pytest.mark.parametrize("folder", FOLDERS)
+every_pod = pytest.mark.parametrize("pod", ALL, ids=lambda pod: f"{pod.job}-{pod.index}")
+every_pod_of_the_run = pytest.mark.parametrize("pod", RUN, ids=lambda pod: f"{pod.job}-{pod.index}")
+
+
+@every_folder
+@pytest.mark.parametrize("version", [OLDEST, "1.30", kubernetes_validate.latest_version()])
+def test_every_object_is_valid_in_old_and_new_kubernetes(folder, version):
+    for one in documents(folder):
+        kubernetes_validate.validate(one, version, strict=True)
+
+
+@every_folder
+def test_a_kustomization_names_every_manifest_of_its_folder(folder):
+    generated = {name for one in kustomization(folder).get("configMapGenerator", []) for name in one["files"]}
+    named = {*kustomization(folder)["resources"], *generated, "kustomization.yaml"}
+    assert named == {path.name for path in (K8S / folder).iterdir()}
+
+
+def test_every_object_of_a_run_carries_the_labels_by_which_it_is_removed():
+    generator = kustomization("base")["configMapGenerator"][0]
+    labelled = [one["metadata"]["labels"] for one in documents("base")] + [generator["options"]["labels"]]
+    wanted = {"app.kubernetes.io/name": "ps-cluster", "app.kubernetes.io/instance": "movielens"}
+    assert all(wanted.items() <= labels.items() for labels in labelled)
+    stored = [one["metadata"]["labels"] for one in documents("storage")]
+    assert not any(wanted.items() <= labels.items() for labels in stored)
+
+
+@pytest.mark.parametrize("job", ROLES)
+def test_a_job_and_its_pods_carry_the_same_labels(job):
+    one = of_kind("Job")[job]
+    assert one["metadata"]["labels"] == one["spec"]["template"]["metadata"]["labels"]
+    assert one["metadata"]["labels"]["app.kubernetes.io/component"] == ROLES[job]
+
+
+def test_the_service_gives_a_name_to_the_pods_of_the_run_and_to_no_other():
+    (service,) = of_kind("Service").values()
+    selector = service["spec"]["selector"]
+    assert [pod for pod in ALL if selector.items() <= pod.labels.items()] == RUN
+    assert service["spec"]["clusterIP"] == "None"
+    assert service["spec"]["publishNotReadyAddresses"] is True
+    assert {pod.spec["subdomain"] for pod in RUN} == {service["metadata"]["name"]}
+    ports = {port["name"]: port["port"] for port in service["spec"]["ports"]}
+    assert ports == {"tensorflow": TENSORFLOW, "rendezvous": RENDEZVOUS}
+
+
+@pytest.mark.parametrize("job", ROLES)
+def test_all_pods_of_a_job_start_at_once_each_with_its_index_and_only_once(job):
+    spec = of_kind("Job")[job]["spec"]
+    assert spec["completionMode"] == "Indexed"
+    assert spec["completions"] == spec["parallelism"] == getattr(load_job(JOB_FILE).job.cluster, _count_field(job))
+    assert spec["backoffLimit"] == 0
+    assert spec["template"]["spec"]["restartPolicy"] == "Never"
+
+
+@every_pod_of_the_run
+def test_the_real_parser_takes_the_flags_and_finds_the_place_that_dns_gives(pod):
+    args = parser().parse_args(pod.command)
+    role = ROLES[pod.job]
+    assert args.run is {"ps": ps_command.run, "worker": worker_command.run}[role]
+    place = membership_of(args, role, load_job(JOB_FILE).job.cluster, environment={})
+    assert place.index == pod.index
+    assert place.ps == tuple(f"{one.host}:{one.ports['tensorflow']}" for one in PS)
+    assert place.workers == tuple(f"{one.host}:{one.ports['tensorflow']}" for one in WORKERS)
+    assert place.rendezvous == f"{WORKERS[0].host}:{WORKERS[0].ports['rendezvous']}"
+
+
+@pytest.mark.parametrize("pod", SAMPLES)
+def test_the_real_parser_takes_the_command_that_makes_the_samples(pod):
+    args = parser().parse_args(pod.command)
+    made = {f"{args.out}/train.orc", f"{args.out}/test.orc"}
+    data = load_job(JOB_FILE).job.data
+    assert made == {*data.train, *data.test}
+    assert _writable(pod, args.out) and _writable(pod, args.cache)
+
+
+@pytest.mark.parametrize("pod", PS)
+def test_a_ps_waits_for_the_end_of_the_rendezvous_that_the_workers_use(pod):
+    script, rendezvous = pod.args[1:3]
+    assert pod.args[0] == "bash"
+    assert script.removeprefix("/job/") in kustomization("base")["configMapGenerator"][0]["files"]
+    assert rendezvous == parser().parse_args(pod.command).rendezvous
+
+
+def test_the_job_file_is_the_example_but_for_its_places():
+    ours, example = load_job(JOB_FILE).job, load_job(EXAMPLE).job
+    here = {"train": [f"/storage/{path}" for path in example.data.train], "output": f"/storage/{example.output}"}
+    here["test"] = [f"/storage/{path}" for path in example.data.test]
+    data = example.data.model_copy(update={"train": here["train"], "test": here["test"]})
+    assert ours == example.model_copy(update={"data": data, "output": here["output"]})
+
+
+@every_pod_of_the_run
+def test_files_named_in_a_command_are_mounted_and_outputs_can_be_written(pod):
+    args = parser().parse_args(pod.command)
+    files = kustomization("base")["configMapGenerator"][0]["files"]
+    assert args.job.removeprefix("/job/") in files
+    job = load_job(JOB_FILE).job
+    for path in (job.output, *job.data.train, *job.data.test, *filter(None, [getattr(args, "report", None)])):
+        assert _writable(pod, path)
+    assert _writable(pod, "/tmp")
+    assert not _writable(pod, args.job)
+
+
+def test_all_pods_share_one_storage_that_all_nodes_can_mount():
+    (claim,) = of_kind("PersistentVolumeClaim").values()
+    assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
+    claims = {
+        volume["persistentVolumeClaim"]["claimName"]
+        for pod in ALL
+        for volume in pod.spec["volumes"]
+        if "persistentVolumeClaim" in volume
+    }
+    assert claims == {claim["metadata"]["name"]}
+    assert {_mount_of(pod, "/storage/x")["name"] for pod in ALL} == {"storage"}
+
+
+@every_pod
+def test_mounts_and_volumes_of_a_pod_fit_each_other_and_the_config_map_exists(pod):
+    volumes = {volume["name"]: volume for volume in pod.spec["volumes"]}
+    assert volumes.keys() == {mount["name"] for mount in pod.container["volumeMounts"]}
+    maps = {volume["configMap"]["name"] for volume in volumes.values() if "configMap" in volume}
+    assert maps <= {one["name"] for one in kustomization("base")["configMapGenerator"]}
+
+
+@pytest.mark.parametrize("source", RUN, ids=lambda pod: f"from {pod.job}-{pod.index}")
+def test_pods_of_the_run_reach_what_they_need(source):
+    assert all(admitted(source.labels, target.labels, TENSORFLOW) for target in RUN)
+    assert all(admitted(source.labels, target.labels, RENDEZVOUS) for target in WORKERS)
+    assert all(admitted(source.labels, target.labels, RING) == (source in WORKERS) for target in WORKERS)
+    assert not any(admitted(source.labels, target.labels, port) for target in PS for port in (RENDEZVOUS, RING))
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {},
+        {"app.kubernetes.io/name": "ps-cluster"},
+        {"app.kubernetes.io/name": "ps-cluster", "app.kubernetes.io/component": "worker"},
+        {"app.kubernetes.io/name": "ps-cluster", "app.kubernetes.io/instance": "another"},
+        dict(SAMPLES[0].labels),
+    ],
+)
+def test_no_other_pod_reaches_any_port(labels):
+    ports = (1, 22, 1023, 1024, TENSORFLOW, RENDEZVOUS, RING, 65535)
+    reached = [(pod.job, port) for pod in RUN for port in ports if admitted(labels, pod.labels, port)]
+    assert reached == []
+
+
+def test_policies_name_pods_only_by_their_labels_in_their_own_namespace():
+    for policy in of_kind("NetworkPolicy").values():
+        peers = [peer for rule in policy["spec"]["ingress"] for peer in rule["from"]]
+        assert all(set(peer) == {"podSelector"} for peer in peers)
+
+
+@every_pod
+def test_a_pod_passes_the_restricted_pod_security_standard_and_more(pod):
+    spec, container = pod.spec, pod.container
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert spec["automountServiceAccountToken"] is False
+    assert spec["enableServiceLinks"] is False
+    assert not {"hostNetwork", "hostPID", "hostIPC", "initContainers", "ephemeralContainers"} & spec.keys()
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert not any("hostPort" in port for port in container.get("ports", []))
+    kinds = {kind for volume in spec["volumes"] for kind in volume if kind != "name"}
+    assert kinds <= {"configMap", "persistentVolumeClaim", "emptyDir"}
+
+
+@every_pod
+def test_a_pod_is_promised_all_the_memory_that_it_may_use(pod):
+    resources = pod.container["resources"]
+    assert resources["limits"]["memory"] == resources["requests"]["memory"]
+    assert resources["requests"]["cpu"]
+
+
+@every_pod
+def test_a_pod_runs_the_image_of_this_version_as_the_user_it_was_made_for(pod):
+    assert pod.container["image"] == f"ps-cluster:{__version__}"
+    dockerfile = (K8S / "Dockerfile").read_text(encoding="utf-8")
+    assert f"-t {pod.container['image']} ." in dockerfile
+    user, group = re.search(r"^USER (\d+):(\d+)$", dockerfile, re.MULTILINE).groups()
+    context = pod.spec["securityContext"]
+    assert (context["runAsUser"], context["runAsGroup"]) == (int(user), int(group))
+    # The image's entry point passes signals on; `command` would replace it.
+    assert 'ENTRYPOINT ["tini", "--"]' in dockerfile and "command" not in pod.container
+
+
+@every_folder
+def test_a_kustomization_can_point_all_its_pods_at_a_registry(folder):
+    (image,) = kustomization(folder)["images"]
+    assert {image["name"], image["newName"], image["newTag"]} == {"ps-cluster", __version__}
+
+
+def test_the_image_is_built_from_all_that_the_package_is_made_of():
+    ignored = (K8S / "Dockerfile.dockerignore").read_text(encoding="utf-8").splitlines()
+    let_in = {line[1:] for line in ignored if line.startswith("!")}
+    assert let_in == {"Makefile", "setup.py", "pyproject.toml", "data", "models", "ops", "ps_cluster"}
+    assert all((K8S.parent / name).exists() for name in let_in)
+
+
+def test_manifests_have_no_duplicate_keys():
+    for path in sorted(K8S.rglob("*.yaml")):
+        for document in yaml.compose_all(path.read_text(encoding="utf-8")):
+            _refuse_duplicates(document, path.name)
+
+
+def _refuse_duplicates(node: yaml.Node, where: str) -> None:
+    if isinstance(node, yaml.MappingNode):
+        keys = [key.value for key, _ in node.value]
+        assert len(keys) == len(set(keys)), f"{where}: {keys}"
+        for _, value in node.value:
+            _refuse_duplicates(value, where)
+    elif isinstance(node, yaml.SequenceNode):
+        for value in node.value:
+            _refuse_duplicates(value, where)
+
+
+def _count_field(job: str) -> str:
+    return "ps" if ROLES[job] == "ps" else "workers"
+
+
+def _mount_of(pod: Pod, path: str) -> dict | None:
+    mounts = [one for one in pod.container["volumeMounts"] if f"{path}/".startswith(f"{one['mountPath']}/")]
+    return max(mounts, key=lambda one: len(one["mountPath"]), default=None)
+
+
+def _writable(pod: Pod, path: str) -> bool:
+    mount = _mount_of(pod, path)
+    return mount is not None and not mount.get("readOnly", False)
