@@ -44,6 +44,7 @@ def connect(membership: Membership) -> Devices:
         wait_for_note(membership, "worker 0 is connected")
     cluster = tf.train.ClusterSpec({"ps": list(membership.ps), "worker": {membership.index: membership.address}})
     tf.config.experimental_connect_to_cluster(cluster, job_name="worker", task_index=membership.index, protocol="grpc")
+    tf.config.list_logical_devices()  # connects now: the call before only said where to
     if membership.index == 0:
         leave_note(membership, "worker 0 is connected")
     ps = tuple(f"/job:ps/replica:0/task:{index}" for index in range(len(membership.ps)))
