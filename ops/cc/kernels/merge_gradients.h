@@ -9,7 +9,7 @@
 
 namespace ps_cluster {
 
-// One worker's keys of a table (each once) with their gradients [keys, dim].
+// One worker's keys of a table with their gradients [keys, dim].
 struct GradientShare {
   const int64_t* keys;
   int64_t num_keys;
@@ -29,20 +29,16 @@ inline void MergeGradients(const std::vector<GradientShare>& shares, int dim, fl
   gradients->reserve(most * dim);
   uint64_t mask = 63;
   while (mask < 2 * static_cast<uint64_t>(most)) mask = 2 * mask + 1;
-  const bool several = shares.size() > 1;
-  std::vector<int32_t> buckets(several ? mask + 1 : 0, -1);
+  std::vector<int32_t> buckets(mask + 1, -1);
   for (const auto& share : shares) {
     const float* gradient = share.gradients;
     for (int64_t i = 0; i < share.num_keys; ++i, gradient += dim) {
       const int64_t key = share.keys[i];
-      uint64_t b = 0;
-      int32_t found = -1;
-      if (several) {
-        b = Mix64(static_cast<uint64_t>(key)) & mask;
-        while ((found = buckets[b]) >= 0 && (*keys)[found] != key) b = (b + 1) & mask;
-      }
+      uint64_t b = Mix64(static_cast<uint64_t>(key)) & mask;
+      int32_t found;
+      while ((found = buckets[b]) >= 0 && (*keys)[found] != key) b = (b + 1) & mask;
       if (found < 0) {
-        if (several) buckets[b] = static_cast<int32_t>(keys->size());
+        buckets[b] = static_cast<int32_t>(keys->size());
         keys->push_back(key);
         gradients->insert(gradients->end(), gradient, gradient + dim);
       } else {
