@@ -41,6 +41,8 @@ class Push : public AsyncOpKernel {
                       done);
     OP_REQUIRES_ASYNC(ctx, request.step >= 1 && request.step < (int64_t{1} << 31),
                       InvalidArgument("request: expected a step from 1 to 2^31 - 1, found ", request.step), done);
+    OP_REQUIRES_ASYNC(ctx, request.batch_rows >= 0,
+                      InvalidArgument("request: expected a batch of 0 rows or more, found ", request.batch_rows), done);
     PushBuffer* buffer = nullptr;
     OP_REQUIRES_OK_ASYNC(ctx,
                          ctx->resource_manager()->LookupOrCreate<PushBuffer>("ps_cluster", shared_name_, &buffer,

@@ -87,11 +87,22 @@ class RestoreTable : public OpKernel {
   void Compute(OpKernelContext* ctx) override {
     TablePtr table;
     OP_REQUIRES_OK(ctx, tensorflow::LookupResource(ctx, tensorflow::HandleFromInput(ctx, 0), &table));
+    for (const int i : {1, 2}) {
+      OP_REQUIRES(ctx, ctx->input(i).NumElements() == 1,
+                  InvalidArgument(i == 1 ? "keys_file" : "rows_file", ": expected one path, found ",
+                                  ctx->input(i).NumElements()));
+    }
     const std::string keys_file = ctx->input(1).flat<tensorflow::tstring>()(0);
     const std::string rows_file = ctx->input(2).flat<tensorflow::tstring>()(0);
     BlockReader keys_reader, rows_reader;
     OP_REQUIRES_OK(ctx, keys_reader.Open(ctx->env(), keys_file));
     OP_REQUIRES_OK(ctx, rows_reader.Open(ctx->env(), rows_file));
+    OP_REQUIRES(ctx, table->key_dtype() == tensorflow::DT_INT64 && table->value_dtype() == tensorflow::DT_FLOAT,
+                InvalidArgument("table: expected int64 keys and float32 rows, found ",
+                                tensorflow::DataTypeString(table->key_dtype()), " keys and ",
+                                tensorflow::DataTypeString(table->value_dtype()), " rows"));
+    OP_REQUIRES(ctx, ps_index_ < num_ps_,
+                InvalidArgument("ps_index: expected a value below ", num_ps_, ", found ", ps_index_));
     const int64_t row_floats = table->value_shape().num_elements();
     const int64_t total = keys_reader.size() / sizeof(int64_t);
     OP_REQUIRES(ctx,
