@@ -13,6 +13,7 @@ from ps_cluster.embedding import cuckoo
 from ps_cluster.embedding.groups import TableGroup
 from ps_cluster.embedding.pooling import pool
 from ps_cluster.embedding.store import Ids, Lookup, StepInfo, TableStats
+from ps_cluster.embedding.table_files import shards_of
 from ps_cluster.errors import RunError
 
 # What TFRA calls the two files of a table.
@@ -146,23 +147,15 @@ class PsEmbeddingStore:
         expected, inserted = 0, []
         for group, handles in zip(self._groups, self._handles):
             for table_index, table in enumerate(group.tables):
-                for entry in files:
-                    if entry["table"] != table or entry["part"] != "keys":
-                        continue
-                    if entry["row_floats"] != group.layout.row_floats or entry["optimizer"] != group.layout.optimizer:
-                        raise RunError(
-                            f"{entry['file']}: expected rows of table {table} with {group.layout.row_floats} floats "
-                            f"({group.layout.optimizer}), found {entry['row_floats']} ({entry['optimizer']})"
-                        )
-                    expected += entry["bytes"] // 8
-                    keys_file = os.path.join(folder, entry["file"])
+                for keys_file, rows_file, rows in shards_of(table, group.layout, folder, files):
+                    expected += rows
                     for ps, device in enumerate(self._placement.ps_devices):
                         with tf.device(device):
                             inserted.append(
                                 ops.restore_table(
                                     handles[ps][table_index],
                                     keys_file,
-                                    keys_file[: -len("keys")] + "values",
+                                    rows_file,
                                     group.layout.salts[table_index],
                                     ps,
                                     num_ps,

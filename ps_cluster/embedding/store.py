@@ -31,7 +31,7 @@ class Lookup:
     rows: per group, float32 `[unique ids, dim]`: what a gradient tape watches.
     vectors: from rows to the model's inputs by feature name; differentiable.
     requests: per group and PS, as the push needs them.
-    counts: per group, int64 `[PS]`: rows that came from each PS.
+    counts: per group, int32 `[PS]`: rows that came from each PS.
     """
 
     rows: list[tf.Tensor]
@@ -62,7 +62,11 @@ class EmbeddingStore(Protocol):
         """Writes all tables below `folder`; returns one manifest entry per file."""
 
     def restore(self, folder: str, files: Sequence[dict]) -> None:
-        """Reads back what `save` wrote, whatever the number of PS was then."""
+        """Reads back what `save` wrote, whatever the number of PS was then; rows that are there already stay.
+
+        Raises:
+          UserError: a table of the job is missing, or has rows of another layout.
+        """
 
     def stats(self) -> list[TableStats]:
         """Rows and bytes per table."""

@@ -11,6 +11,7 @@ import tf_keras
 from models.build import build_model
 from ps_cluster.embedding.groups import TableGroup
 from ps_cluster.embedding.pooling import pool
+from ps_cluster.embedding.table_files import shards_of
 from ps_cluster.errors import UserError
 from ps_cluster.export.static_table import StaticTable
 from ps_cluster.job.resolve import JobFile, inputs_of
@@ -29,7 +30,7 @@ class ServingModel(tf.Module):
         self._job = job
         groups = groups_of(job)
         self._tables = {
-            table: StaticTable(_shards(checkpoint, table), group.layout.row_floats, group.layout.dim, table)
+            table: StaticTable(_shards(checkpoint, group, table), group.layout.row_floats, group.layout.dim, table)
             for group in groups
             for table in group.tables
         }
@@ -100,12 +101,6 @@ def _scorer(job: Job, groups: list[TableGroup], tables: dict[str, StaticTable], 
     return score
 
 
-def _shards(checkpoint: Checkpoint, table: str) -> list[tuple[str, str]]:
-    keys = [entry["file"] for entry in checkpoint.table_files() if entry["table"] == table and entry["part"] == "keys"]
-    return [
-        (
-            os.path.join(checkpoint.folder, name),
-            os.path.join(checkpoint.folder, name[: -len("keys")] + "values"),
-        )
-        for name in keys
-    ]
+def _shards(checkpoint: Checkpoint, group: TableGroup, table: str) -> list[tuple[str, str]]:
+    shards = shards_of(table, group.layout, checkpoint.folder, checkpoint.table_files())
+    return [(keys_file, rows_file) for keys_file, rows_file, _ in shards]
