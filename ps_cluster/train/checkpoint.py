@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import zlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,9 +54,8 @@ def save_checkpoint(
     np.savez(os.path.join(beside, DENSE), **dense)
     length, crc = file_checksum(os.path.join(beside, DENSE))
     files.append({"file": DENSE, "bytes": int(length), "crc32c": int(crc)})
-    manifest = {"format_version": FORMAT_VERSION, "step": step, "files": files}
     with open(os.path.join(beside, MANIFEST), "w", encoding="utf-8") as out:
-        json.dump(manifest, out, indent=1)
+        out.write(_manifest_text(step, files))
         out.flush()
         os.fsync(out.fileno())
     shutil.rmtree(folder, ignore_errors=True)
@@ -77,13 +77,16 @@ def newest_checkpoint(output: str) -> Checkpoint:
     folder = os.path.join(parent, names[-1])
     path = os.path.join(folder, MANIFEST)
     try:
-        with open(path, encoding="utf-8") as source:
-            manifest = json.load(source)
+        with open(path, encoding="utf-8", newline="") as source:
+            text = source.read()
+        manifest = json.loads(text)
         version, step, files = manifest["format_version"], manifest["step"], manifest["files"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path}: expected a checkpoint's manifest, found {error!r}") from error
     if version != FORMAT_VERSION:
         raise UserError(f"{path}: expected format version {FORMAT_VERSION}, found {version}")
+    if text != _manifest_text(step, files):
+        raise UserError(f"{path}: damaged: expected a manifest that matches its own CRC-32")
     for entry in files:
         _verify(os.path.join(folder, entry["file"]), entry)
     return Checkpoint(folder, step, files)
@@ -98,9 +101,11 @@ def load_dense(
         variables = [(f"model/{i}", weight) for i, weight in enumerate(model.weights)]
         if optimizer is not None:
             variables += [(f"optimizer/{i}", variable) for i, variable in enumerate(optimizer.variables)]
-        stored = sum(name.startswith("model/") for name in dense.files)
-        if stored != len(model.weights):
-            raise UserError(f"{path}: expected {len(model.weights)} weights of the job's model, found {stored}")
+        for kind, what in (("model/", "weights of the job's model"), ("optimizer/", "variables of its optimiser")):
+            expected = sum(name.startswith(kind) for name, _ in variables)
+            stored = sum(name.startswith(kind) for name in dense.files)
+            if stored != expected and (kind == "model/" or optimizer is not None):
+                raise UserError(f"{path}: expected {expected} {what}, found {stored}")
         for name, variable in variables:
             value = dense[name]
             if value.shape != tuple(variable.shape):
@@ -109,6 +114,13 @@ def load_dense(
                     "the job's model is not the one that was trained"
                 )
             variable.assign(value)
+
+
+def _manifest_text(step: int, files: list[dict]) -> str:
+    """The one way to write a manifest: whatever else is read has been changed since."""
+    content = {"format_version": FORMAT_VERSION, "step": step, "files": files}
+    crc = zlib.crc32(json.dumps(content, indent=1).encode())
+    return json.dumps({**content, "crc32": crc}, indent=1)
 
 
 def _verify(path: str, entry: dict) -> None:
