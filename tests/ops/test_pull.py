@@ -1,0 +1,91 @@
+"""Pull reads embeddings and changes nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from ops.embedding import RowLayout, pull
+from ps_cluster.embedding import cuckoo
+from tests.ops.tables import Group, layout_of
+
+
+def test_an_unseen_id_is_its_initial_value_when_training_and_zeros_otherwise() -> None:
+    group = Group(layout_of(3))
+    assert (group.pull([1, 2], training=False) == 0).all()
+    assert (group.pull([1, 2], training=True) != 0).all()
+    assert group.size() == 0
+
+
+def test_a_written_row_reads_the_same_either_way() -> None:
+    group = Group(layout_of(3, "adam"))
+    group.push([4], np.ones([1, 3]))
+    np.testing.assert_array_equal(group.pull([4], training=False), group.pull([4], training=True))
+
+
+def test_rows_come_in_the_order_of_the_request() -> None:
+    group = Group(layout_of(2, kind="zeros", tables=("a", "b")))
+    group.push([[1, 2], [1, 3]], np.arange(8).reshape(4, 2))
+    np.testing.assert_array_equal(group.pull([[2, 9, 1], [3]], training=False), [[-2, -3], [0, 0], [0, -1], [-6, -7]])
+
+
+def test_wide_rows_are_whole() -> None:
+    # TFRA stores rows of more than 100 floats in another way.
+    group = Group(layout_of(64, "adam", kind="normal"))
+    start = group.pull(np.arange(300))
+    group.push(np.arange(300), np.zeros([300, 64]))
+    np.testing.assert_array_equal(group.pull(np.arange(300), training=False), start)
+    assert len(group.rows()[7]) == 3 * 64 + 1
+
+
+def test_no_keys_give_no_rows() -> None:
+    group = Group(layout_of(3, tables=("a", "b")))
+    assert group.pull([[], []]).shape == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("request_words", "message"),
+    [
+        ([1, 1, 1], r"request: expected a vector of at least 5 values, found shape \[3\]"),
+        ([[1, 1, 1, 1, 0]], r"request: expected a vector of at least 5 values, found shape \[1,5\]"),
+        ([1, 1, 1, 1, 2, 9], r"request: table 0 announces 2 keys, but the tensor holds 1 in all"),
+        ([1, 1, 1, 1, -1, 9], r"request: table 0 announces -1 keys, but the tensor holds 1 in all"),
+        ([1, 1, 1, 1, 1 << 62, 9], r"request: table 0 announces 4611686018427387904 keys"),
+        ([1, 1, 1, 1, 0, 9], r"request: the tables announce 0 keys, but the tensor holds 1"),
+    ],
+)
+def test_a_wrong_request_is_refused(request_words: list, message: str) -> None:
+    group = Group(layout_of(3))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        pull(group.handles, tf.constant(request_words, tf.int64), group.layout, True)
+
+
+def test_a_table_of_another_row_layout_is_refused() -> None:
+    group = Group(layout_of(3, "adam"))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"tables\[0\]: expected int64 keys and rows of 4 float32"):
+        pull(group.handles, group.request([1]), layout_of(3, "sgd"), True)
+
+
+def test_a_table_that_is_not_there_is_refused() -> None:
+    handle = cuckoo.create("test-gone", 4, "/CPU:0")
+    tf.raw_ops.DestroyResourceOp(resource=handle)
+    group = Group(layout_of(3))
+    with pytest.raises(tf.errors.NotFoundError):
+        pull([handle], group.request([1]), group.layout, True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"optimizer": "adam"}, "optimizer adam: expected 3 settings, found 0"),
+        ({"optimizer": "rmsprop"}, "optimizer: expected sgd, adagrad or adam, found 'rmsprop'"),
+        ({"initial_kinds": (3,)}, r"initial_kinds\[0\]: expected 0 \(zeros\), 1 \(uniform\) or 2 \(normal\), found 3"),
+        ({"initial_scales": ()}, "initial_kinds, initial_scales, salts: expected 1 values each, found 1, 0, 1"),
+    ],
+)
+def test_wrong_attributes_are_named(changes: dict, message: str) -> None:
+    group = Group(layout_of(3))
+    layout = RowLayout(**{**vars(group.layout), **changes})
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        pull(group.handles, group.request([1]), layout, True)

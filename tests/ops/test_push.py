@@ -1,0 +1,184 @@
+"""Push runs the optimiser on the rows that a step names."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+from ops.embedding import push, request_header, route_ids
+from tests.ops.tables import SETTINGS, Group, keys_of, last_step, layout_of
+
+# tf-keras raises Adam's betas to the step in float32: at 0.02 it is 5e-6 from the exact result, the op 7e-7.
+RATE = 0.002
+KERAS = {
+    "sgd": lambda: tf_keras.optimizers.SGD(RATE),
+    "adagrad": lambda: tf_keras.optimizers.Adagrad(RATE, initial_accumulator_value=0.1, epsilon=1e-7),
+    "adam": lambda: tf_keras.optimizers.Adam(RATE, beta_1=0.9, beta_2=0.999, epsilon=1e-7),
+}
+
+
+def test_gradients_of_a_repeated_id_are_summed() -> None:
+    group = Group(layout_of(2, kind="zeros"))
+    ids = tf.constant([5, 5, 5, 6], tf.int64)
+    header = request_header(0, tf.constant(1, tf.int64), tf.constant(1, tf.int64), tf.constant(1.0))
+    (request,), positions = route_ids(header, [ids], [0], group.layout.salts, 1)
+    rows = tf.zeros([2, 2])
+    with tf.GradientTape() as tape:
+        tape.watch(rows)
+        loss = tf.reduce_sum(tf.gather(rows, positions))
+    gradient = tf.convert_to_tensor(tape.gradient(loss, rows))
+    push(group.handles, request, gradient, group.layout, 1, group.name)
+    np.testing.assert_array_equal(group.pull([5, 6], training=False), [[-3, -3], [-1, -1]])
+
+
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_a_request_that_repeats_a_key_loses_nothing(num_workers: int) -> None:
+    group = Group(layout_of(1, kind="zeros"))
+    if num_workers == 2:
+        other = threading.Thread(target=lambda: group.push([], np.zeros([0, 1]), rank=1, num_workers=2, batch_rows=0))
+        other.start()
+    group.push([5, 5, 5, 6], np.ones([4, 1]), num_workers=num_workers)
+    if num_workers == 2:
+        other.join()
+    np.testing.assert_array_equal(group.pull([5, 6], training=False), [[-3], [-1]])
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adagrad", "adam"])
+def test_a_hundred_steps_equal_tf_keras_where_every_row_occurs(optimizer: str) -> None:
+    random = np.random.default_rng(4)
+    group = Group(layout_of(6, optimizer, "normal", scale=0.5))
+    keys = np.arange(20) * 3
+    variable = tf.Variable(group.pull(keys))
+    keras = KERAS[optimizer]()
+    for step in range(1, 101):
+        order = random.permutation(20)
+        gradient = random.normal(size=[20, 6]).astype(np.float32) * np.float32(0.1)
+        group.push(keys[order], 4 * gradient[order], step, RATE, batch_rows=4)
+        keras.apply_gradients([(tf.constant(gradient), variable)])
+    np.testing.assert_allclose(group.pull(keys), variable.numpy(), rtol=0, atol=1e-6)
+
+
+def lazy_reference(optimizer: str, row: np.ndarray, dim: int, gradient: np.ndarray, step: int, rate: float) -> None:
+    """One update of a float64 row in place."""
+    if optimizer == "sgd":
+        row[:dim] -= rate * gradient
+    elif optimizer == "adagrad":
+        _, epsilon = SETTINGS["adagrad"]
+        row[dim:] += gradient**2
+        row[:dim] -= rate * gradient / np.sqrt(row[dim:] + epsilon)
+    else:
+        beta_1, beta_2, epsilon = SETTINGS["adam"]
+        m, v = row[dim : 2 * dim], row[2 * dim :]
+        m[:] = beta_1 * m + (1 - beta_1) * gradient
+        v[:] = beta_2 * v + (1 - beta_2) * gradient**2
+        corrected = rate * np.sqrt(1 - beta_2**step) / (1 - beta_1**step)
+        row[:dim] -= corrected * m / (np.sqrt(v) + epsilon)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adagrad", "adam"])
+def test_rows_that_do_not_occur_keep_everything(optimizer: str) -> None:
+    random = np.random.default_rng(5)
+    dim = 3
+    group = Group(layout_of(dim, optimizer, "normal", scale=0.5))
+    slots = {"sgd": 0, "adagrad": 1, "adam": 2}[optimizer]
+    reference: dict[int, np.ndarray] = {}
+    last: dict[int, int] = {}
+    for step in range(1, 60):
+        keys = random.choice(30, size=random.integers(0, 12), replace=False)
+        gradient = random.normal(size=[len(keys), dim]).astype(np.float32)
+        for key, start in zip(keys.tolist(), group.pull(keys)):
+            fresh = [start.astype(np.float64), np.full(slots * dim, 0.1 if optimizer == "adagrad" else 0.0)]
+            reference.setdefault(key, np.concatenate(fresh))
+        untouched = {key: row for key, row in group.rows().items() if key not in set(keys.tolist())}
+        group.push(keys, gradient * 4, step, 0.1, batch_rows=4)
+        after = group.rows()
+        for key, row in untouched.items():
+            assert after[key].tobytes() == row.tobytes()
+        for key, of_key in zip(keys.tolist(), gradient.astype(np.float64)):
+            lazy_reference(optimizer, reference[key], dim, of_key, step, 0.1)
+            last[key] = step
+    rows = group.rows()
+    assert rows.keys() == reference.keys()
+    for key, row in rows.items():
+        np.testing.assert_allclose(row[:-1], reference[key], rtol=1e-4, atol=2e-6)
+        assert last_step(row) == last[key]
+
+
+def test_the_last_step_survives_up_to_the_largest_one() -> None:
+    group = Group(layout_of(2))
+    for step in (1, (1 << 23) - 1, 1 << 30, 0x7F800001, (1 << 31) - 1):
+        group.push([1], np.zeros([1, 2]), step)
+        assert last_step(group.rows()[1]) == step
+
+
+def test_gradients_are_divided_by_the_rows_of_the_batch() -> None:
+    group = Group(layout_of(1, kind="zeros"))
+    group.push([1], np.array([[6.0]]), rate=0.5, batch_rows=3)
+    np.testing.assert_array_equal(group.pull([1], training=False), [[-1]])
+
+
+def test_a_step_without_rows_changes_nothing() -> None:
+    group = Group(layout_of(1, kind="zeros"))
+    group.push([1], np.array([[6.0]]), batch_rows=0)
+    group.push([], np.zeros([0, 1]), batch_rows=0)
+    group.push([], np.zeros([0, 1]), batch_rows=4)
+    assert group.size() == 0
+
+
+def test_tables_of_a_group_are_updated_apart() -> None:
+    group = Group(layout_of(2, "adagrad", tables=("a", "b", "c")))
+    group.push([[1, 2], [], [2]], np.ones([3, 2]))
+    assert [sorted(group.rows(table)) for table in range(3)] == [[1, 2], [], [2]]
+
+
+def test_many_rows_are_all_written_once() -> None:
+    group = Group(layout_of(16, "adam", kind="zeros"))
+    keys = np.random.default_rng(0).permutation(40_000)
+    group.push(keys, np.ones([len(keys), 16]), rate=0.5)
+    np.testing.assert_allclose(group.pull(np.arange(40_000), training=False), -0.5, rtol=1e-5)
+    assert group.size() == 40_000
+
+
+@pytest.mark.parametrize(
+    ("shape", "found"), [([2, 3], r"\[2,3\]"), ([3, 2], r"\[3,2\]"), ([6], r"\[6\]"), ([0, 3], r"\[0,3\]")]
+)
+def test_gradients_of_a_wrong_shape_are_refused(shape: list[int], found: str) -> None:
+    group = Group(layout_of(3))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"gradients: expected shape \[3, 3\], found {found}"):
+        group.push([1, 2, 3], np.zeros(shape))
+    assert group.size() == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"step": 0}, "request: expected a step from 1 to 2.31 - 1, found 0"),
+        ({"step": 1 << 31}, "request: expected a step from 1 to 2.31 - 1, found 2147483648"),
+        ({"batch_rows": -1}, "request: expected a batch of 0 rows or more, found -1"),
+        ({"rank": 2, "num_workers": 2}, "request: expected a rank below 2, found 2"),
+        ({"rank": -1, "num_workers": 2}, "request: expected a rank below 2, found -1"),
+    ],
+)
+def test_a_request_out_of_range_is_refused(changes: dict, message: str) -> None:
+    group = Group(layout_of(1))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        group.push([1], np.zeros([1, 1]), **changes)
+
+
+def test_a_request_of_a_wrong_shape_is_refused() -> None:
+    group = Group(layout_of(1))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"request: expected a vector of at least 5 values"):
+        push(group.handles, tf.zeros([4], tf.int64), tf.zeros([0, 1]), group.layout, 1, group.name)
+
+
+def test_a_routed_request_may_be_pushed_as_it_is() -> None:
+    group = Group(layout_of(2, kind="zeros", tables=("a", "b")))
+    header = request_header(0, tf.constant(9, tf.int64), tf.constant(2, tf.int64), tf.constant(0.25))
+    (request,), _ = route_ids(header, [tf.constant([7, 8, 7], tf.int64)], [1], group.layout.salts, 1)
+    assert keys_of(request, 2) == [[], [7, 8]]
+    push(group.handles, request, tf.ones([2, 2]), group.layout, 1, group.name)
+    np.testing.assert_array_equal(group.pull([[], [7, 8]], training=False), np.full([2, 2], -0.125))
