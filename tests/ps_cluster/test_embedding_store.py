@@ -1,0 +1,289 @@
+"""The store looks up, learns, saves and counts; tables of this one process."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ops.embedding import table_salt
+from ps_cluster.embedding.groups import plan_groups
+from ps_cluster.embedding.ps_store import PsEmbeddingStore
+from ps_cluster.embedding.store import StepInfo
+from ps_cluster.errors import UserError
+from tests.ops.reference import initial_value
+from tests.ps_cluster.stores import (
+    ADAM,
+    FEATURES,
+    SGD,
+    TABLES,
+    groups_of_all,
+    id_of,
+    info_of,
+    list_of,
+    look_up,
+    ragged,
+    random_ids,
+    rows_on_disk,
+    store_of,
+    table_of,
+    train,
+)
+
+POOLINGS = ("mean", "sum", "sqrtn", "none")
+IDS = st.integers(-4, 20)
+
+
+def start_of(table: str, key: int, dim: int) -> np.ndarray:
+    return initial_value("uniform", 0.5, 5, table_salt(table), key, dim).astype(np.float64)
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> tuple[list[int], list[int], dict[str, list[list[int]]]]:
+    rows = draw(st.integers(0, 6))
+    column = st.lists(IDS, min_size=rows, max_size=rows)
+    lists = st.lists(st.lists(IDS, max_size=5), min_size=rows, max_size=rows)
+    return draw(column), draw(column), {pooling: draw(lists) for pooling in POOLINGS}
+
+
+@pytest.fixture(scope="module")
+def shared() -> PsEmbeddingStore:
+    """One table for an id and four lists, a second one for another id."""
+    tables = {"item": table_of(3), "user": table_of(3)}
+    features = [id_of("shown", "item"), *(list_of(pooling, "item", pooling) for pooling in POOLINGS)]
+    return store_of(plan_groups(tables, [*features, id_of("user", "user")], SGD, seed=5))
+
+
+@settings(max_examples=25, deadline=None)
+@given(batches())
+def test_vectors_are_the_pooled_initial_values(shared: PsEmbeddingStore, batch: tuple) -> None:
+    shown, users, lists = batch
+    got = look_up(
+        shared,
+        {
+            "shown": tf.constant(shown, tf.int64),
+            "user": tf.constant(users, tf.int64),
+            **{pooling: ragged(of_pooling) for pooling, of_pooling in lists.items()},
+        },
+    )
+    for name, table, ids in (("shown", "item", shown), ("user", "user", users)):
+        want = np.array([start_of(table, key, 3) for key in ids]).reshape(-1, 3)
+        np.testing.assert_array_equal(got[name], want)
+    for pooling in ("mean", "sum", "sqrtn"):
+        scale = {"mean": lambda n: n, "sum": lambda n: 1, "sqrtn": np.sqrt}[pooling]
+        want = [
+            sum((start_of("item", key, 3) for key in one), np.zeros(3)) / scale(len(one) or 1) for one in lists[pooling]
+        ]
+        np.testing.assert_allclose(got[pooling], np.array(want).reshape(-1, 3), rtol=1e-5, atol=1e-6)
+    elements, mask = got["none"]
+    assert mask.numpy().sum(axis=1).tolist() == [len(one) for one in lists["none"]]
+    for row, one in enumerate(lists["none"]):
+        np.testing.assert_array_equal(
+            elements[row, : len(one)], np.array([start_of("item", key, 3) for key in one]).reshape(-1, 3)
+        )
+    assert [table.rows for table in shared.stats()] == [0, 0]
+
+
+def test_a_step_moves_each_row_by_the_sum_of_all_its_uses() -> None:
+    tables = {"item": table_of(2)}
+    features = [id_of("shown", "item"), *(list_of(pooling, "item", pooling) for pooling in POOLINGS)]
+    store = store_of(plan_groups(tables, features, SGD, seed=5))
+    shown = [1, 2, 1]
+    lists = {
+        "mean": [[1, 1, 3], [], [4]],
+        "sum": [[], [1], [4, 4]],
+        "sqrtn": [[1, 2, 3, 3], [], []],
+        "none": [[9], [], [1, 9]],
+    }
+    ids = {"shown": tf.constant(shown, tf.int64), **{pooling: ragged(lists[pooling]) for pooling in POOLINGS}}
+    train(store, ids, batch_rows=4, factor=0.25)
+
+    # d loss / d vector = 1 + vector; from there back to the rows, in float64.
+    rows = {key: start_of("item", key, 2) for key in (1, 2, 3, 4, 9)}
+    gradient = {key: np.zeros(2) for key in rows}
+    for key in shown:
+        gradient[key] += 1 + rows[key]
+    for pooling, of_pooling in lists.items():
+        for one in of_pooling:
+            share = {"mean": 1 / max(len(one), 1), "sum": 1, "sqrtn": max(len(one), 1) ** -0.5, "none": 1}[pooling]
+            pooled = sum((rows[key] for key in one), np.zeros(2)) * share
+            for key in one:
+                gradient[key] += 1 + rows[key] if pooling == "none" else (1 + pooled) * share
+    keys = list(rows)
+    got = look_up(store, {**ids, "shown": tf.constant(keys, tf.int64)}, training=False)["shown"]
+    want = [rows[key] - SGD.learning_rate * 0.25 * gradient[key] / 4 for key in keys]
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+    assert store.stats()[0].rows == 5
+
+
+def test_every_group_learns_by_its_own_rule() -> None:
+    store = store_of(groups_of_all())
+    train(store, {**random_ids(np.random.default_rng(0), 0), "user": tf.constant([7], tf.int64)}, step=1)
+    assert {table.name: table.rows for table in store.stats()} == {"user": 1, "item": 0, "genre": 0, "place": 0}
+    ids = {
+        "user": tf.constant([8], tf.int64),
+        "shown": tf.constant([8], tf.int64),
+        "history": ragged([[]]),
+        "genres": ragged([[8]]),
+        "place": tf.constant([8], tf.int64),
+    }
+    before = look_up(store, ids)
+    train(store, ids, step=1, factor=0.5)
+    after = look_up(store, ids, training=False)
+    moved = {name: after[name].numpy() - before[name].numpy() for name in ("user", "shown", "genres", "place")}
+    gradient = {name: 1 + before[name].numpy() for name in moved}
+    np.testing.assert_allclose(moved["place"], -0.25 * gradient["place"], rtol=1e-5)
+    np.testing.assert_allclose(
+        moved["genres"], -0.05 * gradient["genres"] / np.sqrt(0.1 + gradient["genres"] ** 2), rtol=1e-5
+    )
+    # The first step of Adam is as long as the learning rate.
+    for name in ("user", "shown"):
+        np.testing.assert_allclose(moved[name], -0.005 * np.ones([1, 4]), rtol=1e-4)
+
+
+def test_an_unknown_id_counts_as_zeros_in_evaluation_and_is_not_inserted() -> None:
+    store = store_of(groups_of_all())
+    ids = random_ids(np.random.default_rng(0), 6)
+    for vectors in look_up(store, ids, training=False).values():
+        assert not (vectors[0] if isinstance(vectors, tuple) else vectors).numpy().any()
+    assert sum(table.rows for table in store.stats()) == 0
+
+
+def test_an_empty_batch_and_a_missing_gradient_change_nothing() -> None:
+    store = store_of(groups_of_all())
+    train(store, random_ids(np.random.default_rng(0), 0), batch_rows=0)
+    looked_up = store.lookup(random_ids(np.random.default_rng(0), 3), info_of(), training=True)
+    store.apply(looked_up, [None] * 3)
+    assert sum(table.rows for table in store.stats()) == 0
+
+
+def test_sparse_and_dense_gradients_do_the_same() -> None:
+    ids = random_ids(np.random.default_rng(1), 5)
+    stores = [store_of(groups_of_all()) for _ in range(2)]
+    for store, dense in zip(stores, (False, True)):
+        looked_up = store.lookup(ids, info_of(), training=True)
+        gradients = []
+        for rows in looked_up.rows:
+            slices = tf.IndexedSlices(tf.ones_like(rows), tf.range(tf.shape(rows)[0]), tf.shape(rows))
+            gradients.append(tf.convert_to_tensor(slices) if dense else slices)
+        store.apply(looked_up, gradients)
+    first, second = (look_up(store, ids, training=False) for store in stores)
+    np.testing.assert_array_equal(first["user"], second["user"])
+    np.testing.assert_array_equal(first["genres"], second["genres"])
+
+
+def test_it_works_inside_one_traced_function_for_all_batch_sizes() -> None:
+    store, eager = store_of(groups_of_all()), store_of(groups_of_all())
+    spec = {
+        name: tf.RaggedTensorSpec([None, None], tf.int64)
+        if name in ("history", "genres")
+        else tf.TensorSpec([None], tf.int64)
+        for name in ("user", "shown", "history", "genres", "place")
+    }
+    traces = []
+
+    @tf.function(input_signature=[spec, tf.TensorSpec([], tf.int64)])
+    def run(ids: dict, step: tf.Tensor) -> None:
+        traces.append(1)
+        looked_up = store.lookup(ids, StepInfo(step, tf.constant(1, tf.int64), tf.constant(1.0)), training=True)
+        with tf.GradientTape() as tape:
+            tape.watch(looked_up.rows)
+            loss = tf.add_n(
+                [
+                    tf.reduce_sum(part + part * part / 2)
+                    for part in (
+                        vectors[0] if isinstance(vectors, tuple) else vectors
+                        for vectors in looked_up.vectors(looked_up.rows).values()
+                    )
+                ]
+            )
+        store.apply(looked_up, tape.gradient(loss, looked_up.rows))
+
+    random = np.random.default_rng(2)
+    for step, batch in enumerate((5, 1, 0, 8), start=1):
+        ids = random_ids(random, batch)
+        run(ids, tf.constant(step, tf.int64))
+        train(eager, ids, step)
+    assert len(traces) == 1
+    ids = random_ids(random, 50)
+    first, second = look_up(store, ids, training=False), look_up(eager, ids, training=False)
+    for name in ("user", "shown", "genres", "place"):
+        np.testing.assert_allclose(first[name], second[name], rtol=1e-5, atol=1e-6)
+
+
+def test_a_namespace_is_found_again_and_others_are_apart() -> None:
+    groups = plan_groups({"user": table_of(2)}, [id_of("user", "user")], SGD, seed=5)
+    first, again, other = (store_of(groups, namespace=name) for name in ("space-a", "space-a", "space-b"))
+    train(first, {"user": tf.constant([1, 2, 3], tf.int64)})
+    assert [store.stats()[0].rows for store in (first, again, other)] == [3, 3, 0]
+
+
+def test_stats_count_rows_and_their_bytes() -> None:
+    store = store_of(groups_of_all())
+    ids = random_ids(np.random.default_rng(3), 30)
+    train(store, ids, batch_rows=30)
+    unique = {
+        "user": set(ids["user"].numpy()),
+        "item": set(ids["shown"].numpy()) | set(ids["history"].flat_values.numpy()),
+        "genre": set(ids["genres"].flat_values.numpy()),
+        "place": set(ids["place"].numpy()),
+    }
+    floats = {"user": 13, "item": 13, "genre": 5, "place": 5}
+    for table in store.stats():
+        assert table.rows == len(unique[table.name])
+        assert table.payload_bytes == table.rows * (8 + 4 * floats[table.name])
+
+
+def test_saved_tables_come_back_bit_for_bit(tmp_path: Path) -> None:
+    store = store_of(groups_of_all())
+    random = np.random.default_rng(4)
+    for step in range(1, 5):
+        train(store, random_ids(random, 20), step, batch_rows=20)
+    files = store.save(str(tmp_path / "one"))
+    assert {entry["file"] for entry in files} == {
+        f"tables/{table}/ps-000-of-001-{part}" for table in TABLES for part in ("keys", "values")
+    }
+    for entry in files:
+        assert os.path.getsize(tmp_path / "one" / entry["file"]) == entry["bytes"]
+    other = store_of(groups_of_all())
+    other.restore(str(tmp_path / "one"), files)
+    assert other.stats() == store.stats()
+    again = other.save(str(tmp_path / "two"))
+    assert rows_on_disk(str(tmp_path / "two"), again) == rows_on_disk(str(tmp_path / "one"), files)
+    # And they learn on from there as if nothing had happened.
+    ids = random_ids(random, 20)
+    for one in (store, other):
+        train(one, ids, 5, batch_rows=20)
+    np.testing.assert_array_equal(look_up(store, ids)["user"], look_up(other, ids)["user"])
+
+
+def test_empty_tables_are_saved_and_restored(tmp_path: Path) -> None:
+    store = store_of(groups_of_all())
+    files = store.save(str(tmp_path))
+    assert [entry["bytes"] for entry in files] == [0] * 8
+    store_of(groups_of_all()).restore(str(tmp_path), files)
+
+
+def test_a_table_that_was_not_trained_is_refused(tmp_path: Path) -> None:
+    store = store_of(
+        plan_groups({"item": TABLES["item"], "place": TABLES["place"]}, [FEATURES[1], FEATURES[4]], ADAM, 5)
+    )
+    files = store.save(str(tmp_path))
+    with pytest.raises(UserError, match="expected files of table user, found tables: item, place"):
+        store_of(groups_of_all()).restore(str(tmp_path), files)
+
+
+@pytest.mark.parametrize(("dim", "optimizer"), [(3, SGD), (2, ADAM)])
+def test_a_table_that_was_trained_otherwise_is_refused(tmp_path: Path, dim: int, optimizer) -> None:
+    user = [id_of("user", "user")]
+    store = store_of(plan_groups({"user": table_of(2)}, user, SGD, 5))
+    files = store.save(str(tmp_path))
+    other = store_of(plan_groups({"user": table_of(dim)}, user, optimizer, 5))
+    message = f"ps-000-of-001-keys: table user: expected rows of dim {dim} with {optimizer.name}, found dim 2 with sgd"
+    with pytest.raises(UserError, match=message):
+        other.restore(str(tmp_path), files)
