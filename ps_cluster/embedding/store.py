@@ -50,7 +50,11 @@ class TableStats:
 
 
 class EmbeddingStore(Protocol):
-    """Embedding tables by feature. `lookup` and `apply` run inside a `tf.function`, the others eagerly."""
+    """Embedding tables by feature. `lookup` and `apply` run inside a `tf.function`, the others eagerly.
+
+    Eagerly, `apply` of several workers would never end: a PS runs all its clients' eager ops on one thread, where the
+    first worker's push would wait for the second's.
+    """
 
     def lookup(self, ids: Mapping[str, Ids], info: StepInfo, training: bool) -> Lookup:
         """Fetches the rows of a batch's ids; unseen ids give initial values when training, zeros otherwise."""
