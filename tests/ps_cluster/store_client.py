@@ -75,12 +75,13 @@ def push_together(folder: str, devices: list[str], worker: str, rank: int) -> No
     store = store_of(groups, devices, "together", worker, rank, num_workers=2)
 
     @tf.function(
+        autograph=False,
         input_signature=[
             tf.TensorSpec([None], tf.int64),
             tf.TensorSpec([None, PUSH_DIM], tf.float32),
             tf.TensorSpec([], tf.int64),
             tf.TensorSpec([], tf.int64),
-        ]
+        ],
     )
     def train_step(keys: tf.Tensor, gradients: tf.Tensor, step: tf.Tensor, rows: tf.Tensor) -> None:
         looked_up = store.lookup({"user": keys}, StepInfo(step, rows, tf.constant(1.0)), training=True)
@@ -92,7 +93,10 @@ def push_together(folder: str, devices: list[str], worker: str, rank: int) -> No
     for step in range(1, PUSH_STEPS + 1):
         keys, gradients, rows = gradients_of(rank, step)
         train_step(
-            tf.constant(keys, tf.int64), tf.constant(gradients), tf.constant(step, tf.int64), tf.constant(rows, tf.int64)
+            tf.constant(keys, tf.int64),
+            tf.constant(gradients),
+            tf.constant(step, tf.int64),
+            tf.constant(rows, tf.int64),
         )
     if rank == 0:
         # Every worker's last push has ended when this one's has: they end together.

@@ -179,8 +179,14 @@ def test_dense_weights_and_optimiser_come_back_bit_for_bit(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model": {"name": "deepfm", "fm_dim": 4, "hidden": [9]}}, r"expected shape \(.*\), found \(.*\); the job's model"),
-        ({"model": {"name": "deepfm", "fm_dim": 4, "hidden": [8, 8]}}, r"expected \d+ weights of the job's model, found \d+"),
+        (
+            {"model": {"name": "deepfm", "fm_dim": 4, "hidden": [9]}},
+            r"expected shape \(.*\), found \(.*\); the job's model",
+        ),
+        (
+            {"model": {"name": "deepfm", "fm_dim": 4, "hidden": [8, 8]}},
+            r"expected \d+ weights of the job's model, found \d+",
+        ),
         (
             {"optimizers": {**FIELDS["optimizers"], "dense": {"name": "sgd", "learning_rate": 0.1}}},
             r"expected \d+ variables of its optimiser, found \d+",
@@ -190,7 +196,9 @@ def test_dense_weights_and_optimiser_come_back_bit_for_bit(tmp_path: Path) -> No
 def test_weights_of_another_model_are_refused(whole: Path, changes: dict, message: str) -> None:
     job = job_of(changes)
     model = build_model(job.model, inputs_of(job), 0)
-    with pytest.raises(UserError, match=rf"^{re.escape(str(whole))}/checkpoint/step-0000000003/dense\.npz: .*{message}"):
+    with pytest.raises(
+        UserError, match=rf"^{re.escape(str(whole))}/checkpoint/step-0000000003/dense\.npz: .*{message}"
+    ):
         load_dense(newest_checkpoint(str(whole)), model, optimizer_of(job, model))
 
 

@@ -1,0 +1,178 @@
+"""The SavedModel gives, in plain TensorFlow, the scores of the trained model and its tables."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from ps_cluster.errors import UserError
+from ps_cluster.export.saved_model import export_saved_model, serving_signature
+from ps_cluster.job.resolve import JobFile
+from ps_cluster.job.schema import Job
+from tests.ps_cluster.small_job import FIELDS, MOST, batch_of, ids_of, job_file_of, job_of, saved
+from tests.ps_cluster.stores import look_up
+
+SERVE = """
+import json, sys
+import numpy as np
+import tensorflow as tf
+folder, given, scores = sys.argv[1:]
+serve = tf.saved_model.load(folder).signatures["serving_default"]
+inputs = {name: tf.constant(value) for name, value in np.load(given).items()}
+outputs = serve(**inputs)
+np.savez(scores, **{name: value.numpy() for name, value in outputs.items()})
+packages = {name.partition(".")[0] for name in sys.modules}
+signature = {name: [spec.dtype.name, spec.shape.as_list()] for name, spec in serve.structured_input_signature[1].items()}
+print(json.dumps({"packages": sorted(packages), "signature": signature}))
+"""
+
+
+def serving_inputs(job: Job, batch: Mapping, padding: int) -> dict[str, np.ndarray]:
+    """What a client sends: lists padded with `padding`, beside their lengths."""
+    inputs: dict[str, np.ndarray] = {}
+    for feature in job.features:
+        value = batch[feature.name]
+        if feature.kind == "id_list":
+            lengths = np.array([len(one) for one in value], np.int64)
+            padded = np.full([len(value), 2 + max(lengths, default=0)], padding, np.int64)
+            for row, one in enumerate(value):
+                padded[row, : len(one)] = one
+            inputs[feature.name], inputs[feature.name + "_length"] = padded, lengths
+        else:
+            inputs[feature.name] = np.asarray(value, np.float32 if feature.kind == "dense" else np.int64)
+    return inputs
+
+
+def trained(job: Job, folder: Path, batch: Mapping) -> tuple[JobFile, np.ndarray]:
+    """A saved job, and the logits of a batch by its own store and model."""
+    job_file = job_file_of(job, folder)
+    model, store, _ = saved(job, job_file.output)
+    vectors = look_up(store, ids_of(job, batch), training=False)
+    values = {**vectors, "age": tf.constant(batch["age"])}
+    return job_file, tf.squeeze(model(values, training=False), axis=1).numpy()
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[JobFile, str, dict, np.ndarray]:
+    # Half of the ids are unknown to the tables: training drew from [-30, 30).
+    batch = batch_of(np.random.default_rng(7), 40, most=2 * MOST)
+    job_file, logits = trained(job_of(), tmp_path_factory.mktemp("job"), batch)
+    return job_file, export_saved_model(job_file), batch, logits
+
+
+def test_a_process_of_plain_tensorflow_serves_the_same_scores(exported: tuple, tmp_path: Path) -> None:
+    job_file, folder, batch, logits = exported
+    inputs = serving_inputs(job_file.job, batch, padding=7)
+    np.savez(tmp_path / "inputs.npz", **inputs)
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "TF_USE_LEGACY_KERAS")
+    }
+    served = subprocess.run(
+        [sys.executable, "-c", SERVE, folder, str(tmp_path / "inputs.npz"), str(tmp_path / "scores.npz")],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert served.returncode == 0, served.stderr
+    told = json.loads(served.stdout.splitlines()[-1])
+    unwanted = {"tensorflow_recommenders_addons", "ps_cluster", "models", "data", "ops", "tf_keras", "horovod"}
+    assert unwanted.isdisjoint(told["packages"])
+    assert told["signature"] == {
+        "user": ["int64", [None]],
+        "shown": ["int64", [None]],
+        "history": ["int64", [None, None]],
+        "history_length": ["int64", [None]],
+        "genres": ["int64", [None, None]],
+        "genres_length": ["int64", [None]],
+        "liked": ["int64", [None, None]],
+        "liked_length": ["int64", [None]],
+        "age": ["float32", [None]],
+    }
+    with np.load(tmp_path / "scores.npz") as scores:
+        assert sorted(scores.files) == ["logit", "probability"]
+        assert scores["logit"].shape == scores["probability"].shape == (40,)
+        np.testing.assert_allclose(scores["logit"], logits, rtol=0, atol=1e-5)
+        np.testing.assert_allclose(scores["probability"], 1 / (1 + np.exp(-logits.astype(np.float64))), atol=1e-5)
+    assert np.ptp(logits) > 0.1
+
+
+def test_padding_and_the_company_of_a_row_do_not_matter(exported: tuple) -> None:
+    job_file, folder, batch, logits = exported
+    serve = tf.saved_model.load(folder).signatures["serving_default"]
+    for padding in (0, -1, 10**15):
+        inputs = serving_inputs(job_file.job, batch, padding)
+        np.testing.assert_allclose(serve(**{n: tf.constant(v) for n, v in inputs.items()})["logit"], logits, atol=1e-5)
+    for rows in (slice(3, 4), slice(10, 17), slice(0, 0)):
+        some = {name: tf.constant(value[rows]) for name, value in inputs.items()}
+        np.testing.assert_allclose(serve(**some)["logit"], logits[rows], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"name": "rankmixer", "tokens": 2, "dim": 8, "layers": 1},
+        {"name": "dcn", "hidden": [4], "attention": "din"},
+    ],
+)
+def test_every_model_is_exported(tmp_path: Path, model: dict) -> None:
+    job = job_of({"model": model})
+    batch = batch_of(np.random.default_rng(8), 10, most=2 * MOST)
+    job_file, logits = trained(job, tmp_path, batch)
+    serve = tf.saved_model.load(export_saved_model(job_file)).signatures["serving_default"]
+    inputs = serving_inputs(job, batch, padding=0)
+    np.testing.assert_allclose(serve(**{n: tf.constant(v) for n, v in inputs.items()})["logit"], logits, atol=1e-5)
+
+
+def test_versions_are_numbered_and_whole(exported: tuple, tmp_path: Path) -> None:
+    job_file, folder, *_ = exported
+    assert folder == os.path.join(job_file.output, "export", "1")
+    parent = str(tmp_path / "versions")
+    for number in (1, 2):
+        assert export_saved_model(job_file, parent) == os.path.join(parent, str(number))
+    os.mkdir(os.path.join(parent, "9"))
+    assert export_saved_model(job_file, parent) == os.path.join(parent, "10")
+    assert sorted(os.listdir(parent)) == ["1", "10", "2", "9"]
+
+
+def test_a_length_feature_that_the_job_has_already_is_refused() -> None:
+    features = [*FIELDS["features"], {"name": "genres_length", "kind": "dense"}]
+    with pytest.raises(
+        UserError, match="features: genres_length: the export needs this name for the lengths of genres"
+    ):
+        serving_signature(job_of({"features": features}))
+
+
+@pytest.mark.parametrize(
+    ("tables", "message"),
+    [
+        ({"item": {"dim": 2}}, r"tables/item/ps-000-of-001-keys: table item: expected rows of dim 2 with adagrad"),
+        ({"thing": {"dim": 4}}, r"expected files of table thing, found tables: genres, item, user"),
+    ],
+)
+def test_tables_that_are_not_the_trained_ones_are_refused(exported: tuple, tables: dict, message: str) -> None:
+    job_file, *_ = exported
+    (name,) = tables
+    features = [{**feature, "table": name} if "table" in feature else feature for feature in FIELDS["features"]]
+    job = job_of({"tables": tables, "features": features})
+    with pytest.raises(UserError, match=message):
+        export_saved_model(JobFile(job, job_file.path, job_file.folder, ""))
+
+
+def test_a_damaged_checkpoint_is_not_exported(tmp_path: Path) -> None:
+    job_file = job_file_of(job_of(), tmp_path)
+    _, _, folder = saved(job_file.job, job_file.output)
+    with open(os.path.join(folder, "tables", "item", "ps-000-of-001-values"), "r+b") as file:
+        file.truncate(10)
+    with pytest.raises(UserError, match="ps-000-of-001-values: damaged"):
+        export_saved_model(job_file)
+    assert not os.path.isdir(os.path.join(job_file.output, "export", "1"))
