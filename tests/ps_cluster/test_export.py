@@ -30,7 +30,8 @@ inputs = {name: tf.constant(value) for name, value in np.load(given).items()}
 outputs = serve(**inputs)
 np.savez(scores, **{name: value.numpy() for name, value in outputs.items()})
 packages = {name.partition(".")[0] for name in sys.modules}
-signature = {name: [spec.dtype.name, spec.shape.as_list()] for name, spec in serve.structured_input_signature[1].items()}
+specs = serve.structured_input_signature[1]
+signature = {name: [spec.dtype.name, spec.shape.as_list()] for name, spec in specs.items()}
 print(json.dumps({"packages": sorted(packages), "signature": signature}))
 """
 

@@ -1,0 +1,91 @@
+"""Workers wait for each other by name, and say so when they wait in vain."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from ps_cluster.errors import RunError
+from ps_cluster.job.membership import Membership
+from ps_cluster.launch.ports import reserved_addresses
+from ps_cluster.train import notes, reach
+from ps_cluster.train.collective import _serve_rendezvous
+from ps_cluster.train.notes import leave_note, wait_for_note
+from ps_cluster.train.reach import wait_until_reachable
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    with reserved_addresses(1) as (found,):
+        yield found
+
+
+def member(address: str, index: int = 1) -> Membership:
+    return Membership("worker", index, (), ("127.0.0.1:1", "127.0.0.1:2"), address)
+
+
+@pytest.fixture
+def rendezvous(address: str) -> Iterator[str]:
+    """Worker 0's rendezvous, as a job serves it."""
+    server = _serve_rendezvous(address, ["127.0.0.1", "127.0.0.1"])
+    yield address
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_note_is_waited_for(rendezvous: str) -> None:
+    found = threading.Event()
+
+    def wait() -> None:
+        wait_for_note(member(rendezvous), "worker 0 is connected")
+        found.set()
+
+    reader = threading.Thread(target=wait)
+    reader.start()
+    leave_note(member(rendezvous, 0), "another note")
+    assert not found.wait(0.3)
+    leave_note(member(rendezvous, 0), "worker 0 is connected")
+    assert found.wait(10)
+    reader.join()
+    wait_for_note(member(rendezvous), "another note")
+
+
+def test_waiting_for_a_note_in_vain_names_it(rendezvous: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notes, "_WAIT_SECONDS", 0.2)
+    with pytest.raises(RunError, match="worker 1: waited 0 s for: worker 0 is connected"):
+        wait_for_note(member(rendezvous), "worker 0 is connected")
+
+
+def test_a_rendezvous_that_is_gone_is_named(address: str) -> None:
+    with pytest.raises(RunError, match=r"worker 1: worker 0's rendezvous is gone: .*refused"):
+        wait_for_note(member(address), "worker 0 is connected")
+
+
+def test_a_single_worker_leaves_no_note() -> None:
+    leave_note(Membership("worker", 0, (), ("127.0.0.1:1",)), "nobody reads this")
+
+
+def test_a_port_that_listens_later_is_reached(address: str) -> None:
+    port = int(address.rpartition(":")[2])
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+
+        def listen() -> None:
+            time.sleep(0.3)
+            listener.bind(("", port))
+            listener.listen()
+
+        thread = threading.Thread(target=listen)
+        thread.start()
+        wait_until_reachable("PS 0", address, "worker 1")
+        thread.join()
+
+
+def test_who_did_not_answer_is_named(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reach, "_START_SECONDS", 0.2)
+    with pytest.raises(RunError, match=f"worker 1: PS 0 at {address} did not answer within 0 s: .*refused"):
+        wait_until_reachable("PS 0", address, "worker 1")
