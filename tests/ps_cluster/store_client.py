@@ -27,18 +27,26 @@ def main() -> None:
     from ps_cluster.quiet import import_tensorflow
 
     tf = import_tensorflow(gpu=False)
+    wait_for_go("imported")
     addresses = ps.split(",")
     cluster = tf.train.ClusterSpec({"ps": addresses, "worker": {int(rank): me}})
     tf.config.experimental_connect_to_cluster(cluster, job_name="worker", task_index=int(rank), protocol="grpc")
-    print("connected", flush=True)
-    sys.stdin.readline()
     devices = [f"/job:ps/replica:0/task:{index}/device:CPU:0" for index in range(len(addresses))]
+    for device in devices:  # TensorFlow connects with the first operation
+        with tf.device(device):
+            tf.zeros([]).numpy()
+    wait_for_go("connected")
     worker = f"/job:worker/replica:0/task:{rank}/device:CPU:0"
     if what == "reshard":
         reshard(folder, devices, worker)
     else:
         push_together(folder, devices, worker, int(rank))
     print("done", flush=True)
+
+
+def wait_for_go(state: str) -> None:
+    print(state, flush=True)
+    sys.stdin.readline()
 
 
 def reshard(folder: str, devices: list[str], worker: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,15 +25,18 @@ def cluster() -> Iterator[tuple[list[str], list[str]]]:
 
 def run_clients(what: str, folder: Path, ps: list[str], workers: list[str]) -> None:
     """Connects one client after the other, as workers do, then lets them go on together."""
-    clients = []
+    clients = [
+        start("-m", "tests.ps_cluster.store_client", what, str(folder), ",".join(ps), address, str(rank))
+        for rank, address in enumerate(workers)
+    ]
     try:
-        for rank, address in enumerate(workers):
-            arguments = (what, str(folder), ",".join(ps), address, str(rank))
-            clients.append(start("-m", "tests.ps_cluster.store_client", *arguments))
-            assert clients[-1].stdout.readline() == "connected\n"
         for client in clients:
-            client.stdin.write("go\n")
-            client.stdin.flush()
+            assert client.stdout.readline() == "imported\n"
+        for client in clients:
+            go(client)
+            assert client.stdout.readline() == "connected\n"
+        for client in clients:
+            go(client)
         for client in clients:
             out, err = client.communicate(timeout=START_SECONDS)
             assert (client.returncode, out) == (0, "done\n"), err
@@ -40,6 +44,11 @@ def run_clients(what: str, folder: Path, ps: list[str], workers: list[str]) -> N
         for client in clients:
             client.kill()
             client.communicate()
+
+
+def go(client: subprocess.Popen[str]) -> None:
+    client.stdin.write("go\n")
+    client.stdin.flush()
 
 
 def test_tables_move_between_numbers_of_ps_bit_for_bit(cluster: tuple, tmp_path: Path) -> None:
