@@ -127,5 +127,6 @@ def _readable_errors() -> Iterator[None]:
         yield
     except tf.errors.OpError as error:
         traceback.print_exc()
-        first = next((line for line in error.message.splitlines() if line.strip()), "")
-        raise RunError(f"{type(error).__name__}: {first.strip()}") from None
+        # Behind "Graph execution error:" and a stack comes what went wrong, and behind that the names of nodes.
+        told = [line.strip() for line in error.message.splitlines() if line.strip() and "[[{{node" not in line]
+        raise RunError(f"{type(error).__name__}: {told[-1] if told else 'without a message'}") from None

@@ -23,7 +23,7 @@ from ps_cluster.setup.record import Record, digest
 from ps_cluster.setup.steps import StepFailed, Steps
 from ps_cluster.setup.system import missing_programs
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 COMMAND = VENV / "bin" / "ps-cluster"
