@@ -9,9 +9,11 @@ import numpy as np
 import tensorflow as tf
 
 from data.arrow_stream import BatchReader, ReadSpec
+from ps_cluster.job.resolve import label_column
 from ps_cluster.metrics.exact_auc import Evaluation, ScoreSpill
 from ps_cluster.train.batches import LookAhead
 from ps_cluster.train.collective import gathered
+from ps_cluster.train.labels import check_labels
 
 _PROGRESS_EVERY_BATCHES = 20
 
@@ -31,13 +33,18 @@ def evaluate(
       make_score: from the columns' specs to the function that scores a batch.
       scratch: folder for scores that do not fit into memory; of this worker alone.
       progress: told the rows this worker has scored.
+
+    Raises:
+      DataError: a label is neither 0 nor 1; names file, column and row.
     """
     os.makedirs(scratch, exist_ok=True)
     with BatchReader(spec) as reader, ScoreSpill(scratch) as spill:
         score = make_score(reader.dataset.element_spec[0])
         done = 0
         for number, batch in enumerate(LookAhead(reader)):
-            spill.add(score(batch.columns).numpy(), np.asarray(batch.columns[label]))
+            labels = np.asarray(batch.columns[label])
+            check_labels(labels, label_column(label), spec.paths)
+            spill.add(score(batch.columns).numpy(), labels)
             done += batch.rows
             if number % _PROGRESS_EVERY_BATCHES == 0:
                 progress(done)

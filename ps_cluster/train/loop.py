@@ -12,11 +12,12 @@ import tensorflow as tf
 import tf_keras
 
 from data.arrow_stream import BatchReader
-from data.errors import DataError
 from ps_cluster.errors import RunError
+from ps_cluster.job.resolve import label_column
 from ps_cluster.metrics.window import WindowAuc, window_auc
 from ps_cluster.train.batches import LookAhead
 from ps_cluster.train.collective import total
+from ps_cluster.train.labels import check_labels
 from ps_cluster.train.schedule import rate_factor
 from ps_cluster.train.session import Samples, Session
 from ps_cluster.train.step import make_train_step
@@ -82,12 +83,7 @@ def train(
             step += 1
             batch = batches.take()
             labels = np.asarray(batch.columns[session.job.data.label])
-            if not np.isin(labels, (0, 1)).all():
-                wrong = labels[~np.isin(labels, (0, 1))][0]
-                raise DataError(
-                    f"{', '.join(session.job.data.train)}: column {session.job.data.label}: expected labels of 0 "
-                    f"or 1, found {wrong:g}"
-                )
+            check_labels(labels, label_column(session.job.data.label), samples.paths)
             factor = rate_factor(session.job.schedule, step, steps_total)
             result = train_step(
                 batch.columns,
