@@ -62,7 +62,8 @@ def make_train_step(
             tf.TensorSpec([], tf.int64),
             tf.TensorSpec([], tf.float32),
             tf.TensorSpec([], tf.bool),
-        ]
+        ],
+        autograph=False,
     )
     def train_step(columns: dict, step: tf.Tensor, rate_factor: tf.Tensor, has_next: tf.Tensor) -> StepResult:
         with tf.device(devices.cpu):
@@ -95,7 +96,7 @@ def make_score_step(
 ) -> Callable[[dict], tf.Tensor]:
     """Returns `score(columns)`: logits, float32 `[batch]`; changes no table, unknown ids count as zeros."""
 
-    @tf.function(input_signature=[columns_spec])
+    @tf.function(input_signature=[columns_spec], autograph=False)
     def score_step(columns: dict) -> tf.Tensor:
         ids, dense = split_features(job, columns)
         nothing = StepInfo(tf.constant(0, tf.int64), tf.constant(0, tf.int64), tf.constant(0.0))
