@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
 import sys
 import time
-import traceback
-from collections.abc import Iterator
 
 import numpy as np
 
@@ -17,6 +14,7 @@ from ps_cluster.job.membership import Membership
 from ps_cluster.job.resolve import JobFile
 from ps_cluster.launch.pdeathsig import PARENT_VARIABLE
 from ps_cluster.metrics.exact_auc import Evaluation
+from ps_cluster.roles.readable import readable_errors
 from ps_cluster.roles.telling import Teller
 from ps_cluster.train.checkpoint import load_dense, newest_checkpoint, save_checkpoint
 from ps_cluster.train.collective import broadcast_from_first, joined, total
@@ -47,7 +45,7 @@ def run_worker(job_file: JobFile, membership: Membership, events: str | None, re
     told = (sys.stdout, events) if membership.index == 0 else (None, None)
     with Teller(job_file, *told) as teller:
         teller.phase("start")
-        with joined(membership), _readable_errors():
+        with joined(membership), readable_errors():
             session = Session(job_file, membership, connect(membership))
             optimizer = make_dense_optimizer(job_file.job.optimizers.dense)
             broadcast_from_first(session.model.weights)
@@ -85,7 +83,7 @@ def run_evaluation(job_file: JobFile) -> Evaluation:
     with (
         Teller(job_file, sys.stderr) as teller,
         joined(membership),
-        _readable_errors(),
+        readable_errors(),
     ):
         session = Session(job_file, membership, connect(membership))
         load_dense(checkpoint, session.model)
@@ -116,17 +114,3 @@ def _export_in_a_fresh_process(job_file: JobFile) -> str:
     if done.returncode != 0:
         raise RunError(f"export: `{' '.join(command[1:])}` ended with status {done.returncode}")
     return done.stdout.strip().splitlines()[-1]
-
-
-@contextlib.contextmanager
-def _readable_errors() -> Iterator[None]:
-    """Turns TensorFlow's errors, which are pages long, into one line; the pages stay in the log."""
-    import tensorflow as tf
-
-    try:
-        yield
-    except tf.errors.OpError as error:
-        traceback.print_exc()
-        # Behind "Graph execution error:" and a stack comes what went wrong, and behind that the names of nodes.
-        told = [line.strip() for line in error.message.splitlines() if line.strip() and "[[{{node" not in line]
-        raise RunError(f"{type(error).__name__}: {told[-1] if told else 'without a message'}") from None

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from data.arrow_stream import BatchReader
+from data.errors import DataError
+from ps_cluster.errors import RunError
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,12 @@ class LookAhead:
         except StopIteration:
             return None
         except tf.errors.OpError as error:
-            raise self._reader.cause(error) from error
+            cause = self._reader.cause(error)
+            if cause is error:
+                raise
+            if isinstance(cause, DataError):
+                raise cause from error
+            raise RunError(str(cause)) from error
         _, rows, epoch = info.numpy()
         return Batch(columns, int(rows), int(epoch))
 

@@ -1,0 +1,47 @@
+"""TensorFlow's errors in one line: what happened, without the pages about where."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import traceback
+from collections.abc import Iterator
+
+from ps_cluster.errors import RunError
+
+OTHERS_FAILED = "Horovod has been shut down"
+"""What Horovod says on a worker that waits for one that has failed; the other worker knows the cause."""
+
+_FRAME = re.compile(
+    r"^\s*(Graph execution error:|Detected at node|File \"|Additional GRPC error|:\{|\[\[|"
+    r"\d+ (root error|successful operation|derived error)|Original stack trace)|^\s*$"
+)
+_COUNTED = re.compile(r"^\s*\(\d+\) [A-Z_ ]+: ?")
+_PS = re.compile(r"remote target /job:ps/replica:\d+/task:(\d+)")
+
+
+@contextlib.contextmanager
+def readable_errors() -> Iterator[None]:
+    """Raises TensorFlow's errors as `RunError`s of one line; their pages go to standard error, the process's log."""
+    import tensorflow as tf
+
+    try:
+        yield
+    except tf.errors.OpError as error:
+        traceback.print_exc()
+        raise RunError(one_line(type(error).__name__, error.message)) from None
+
+
+def one_line(kind: str, message: str) -> str:
+    """The first line of a TensorFlow error's message that tells what happened; names a PS that is gone.
+
+    kind: name of the error's class.
+    """
+    told = next((line for line in message.splitlines() if not _FRAME.match(line)), "no message")
+    text = f"{kind}: {_COUNTED.sub('', told).strip()}"
+    if OTHERS_FAILED in told:
+        return f"another worker has failed, and this one cannot go on ({OTHERS_FAILED})"
+    lost = _PS.search(message)
+    if lost and kind in ("UnavailableError", "AbortedError"):
+        return f"PS {lost[1]} is lost: {text}"
+    return text
