@@ -8,6 +8,7 @@ import sys
 import traceback
 
 from ps_cluster.job import membership
+from ps_cluster.launch.last_words import ERROR_MARK
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -46,10 +47,10 @@ def run(args: argparse.Namespace) -> int:
         place = membership.membership_of(args, "worker", job_file.job.cluster)
         run_worker(job_file, place, args.events, args.report)
     except (UserError, DataError) as error:
-        print(error, file=sys.stderr)
+        _tell(error)
         code = 2
     except RunError as error:
-        print(error, file=sys.stderr)
+        _tell(error)
         code = 1
     except BaseException:
         traceback.print_exc()
@@ -58,3 +59,8 @@ def run(args: argparse.Namespace) -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
+
+
+def _tell(error: Exception) -> None:
+    """Errors go where the lines of progress went before: the mark tells a launcher where the message starts."""
+    print(f"{ERROR_MARK}{error}", file=sys.stderr)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 _READ_BYTES = 256 * 1024
 _MOST_LINES = 12
+ERROR_MARK = "error: "
+"""A process that knows why it fails writes this before its message, as the last thing in its log."""
 _TRACEBACK = "Traceback (most recent call last):"
 # glog and absl ("2024-01-01 10:00:00.1: W file.cc:1]", "I0000 00:00:1 file.cc:1]", "WARNING: All log …") and
 # Python's logging ("WARNING:tensorflow:"): written whether something fails or not. Fatal lines are not there.
@@ -33,9 +35,9 @@ def how_it_ended(name: str, status: int) -> str:
 def last_words(log: Path) -> list[str]:
     """The lines at the end of a log that tell why its process ended; none when there are none.
 
-    After a Python traceback these are the lines of the exception that ended it, not its frames. After a
-    native crash they start where the crash reports itself. Otherwise they are the last lines, start-up noise
-    left out.
+    These are the message after the process's own `ERROR_MARK`. After a Python traceback they are the lines of the
+    exception that ended it, not its frames. After a native crash they start where the crash reports itself. Otherwise
+    they are the last lines, start-up noise left out.
     """
     try:
         with log.open("rb") as stream:
@@ -46,6 +48,9 @@ def last_words(log: Path) -> list[str]:
         return []
     lines = [line.rstrip() for line in text.splitlines()]
     for start in range(len(lines) - 1, -1, -1):
+        if lines[start].startswith(ERROR_MARK):
+            message = [lines[start][len(ERROR_MARK) :], *lines[start + 1 :]]
+            return [line for line in message if line and not _NOISE.match(line)]  # all of it, however long
         if _NATIVE_DEATH.match(lines[start]):
             return _some(lines[start:])
         if lines[start].endswith(_TRACEBACK):

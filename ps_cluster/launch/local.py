@@ -39,6 +39,7 @@ _CONSEQUENCES = (
     "UnavailableError",
     "AbortedError",
     "HorovodInternalError",
+    "another worker has failed",
     "Connection reset",
     "Connection refused",
     "Connection closed",
@@ -202,7 +203,8 @@ def _stop(processes: Processes, members: Sequence[Membership], asked: Asked) -> 
 
 def _raise_for(failed: Sequence[Ended], output: Output) -> None:
     cause = min(failed, key=_distance_from_cause)  # the earliest one among equals
-    words = last_words(cause.log)
+    # A process that SIGKILL ended had no time to say why: its log ends with whatever it did last.
+    words = [] if cause.status == -signal.SIGKILL else last_words(cause.log)
     if cause.status == 2 and words:
         raise UserError("\n".join(words))
     lines = [how_it_ended(cause.name, cause.status)]

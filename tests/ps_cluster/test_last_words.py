@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ps_cluster.launch.last_words import how_it_ended, last_words
+from ps_cluster.launch.last_words import ERROR_MARK, how_it_ended, last_words
 
 NOISE = (
     "2024-05-06 07:08:09.123456: W tensorflow/core/file.cc:12] low on memory\n"
@@ -54,6 +54,13 @@ def test_without_a_traceback_the_last_lines_remain(tmp_path: Path) -> None:
     words = last_words(log)
     assert words[-2:] == ["line 99", "train.orc: expected ORC"]
     assert len(words) == 12
+
+
+def test_a_message_behind_the_mark_remains_whole_and_alone(tmp_path: Path) -> None:
+    problems = [f"train.orc: column {i}: expected a number, found none" for i in range(20)]
+    log = log_of(tmp_path, "raise ValueError('pages of it')")
+    log.write_text(f"step 1\n{log.read_text()}{ERROR_MARK}" + "\n".join(problems) + "\n" + NOISE)
+    assert last_words(log) == problems
 
 
 def test_a_native_crash_speaks_for_itself(tmp_path: Path) -> None:
