@@ -11,6 +11,7 @@ import sys
 import time
 
 from ps_cluster.launch.pdeathsig import die_with_launcher
+from ps_cluster.report.events import step as step_event
 
 
 class UnavailableError(Exception):
@@ -82,8 +83,9 @@ def write_events(flags: list[str], count: int) -> None:
     if "--events" not in flags:
         return
     with open(flags[flags.index("--events") + 1], "a", encoding="utf-8") as events:
-        for step in range(count):
-            events.write(json.dumps({"event": "step", "step": step, "loss": 0.5}) + "\n")
+        for step in range(1, count + 1):
+            event = step_event(step=step, epoch=1, loss=0.5, samples_per_second=100.0, rows=8 * step)
+            events.write(json.dumps(event) + "\n")
     if "--report" in flags:
         with open(flags[flags.index("--report") + 1], "w", encoding="utf-8") as report:
             report.write("{}")

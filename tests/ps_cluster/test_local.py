@@ -99,7 +99,7 @@ def test_a_job_whose_workers_finish_ends_with_0_and_stops_its_ps(output: Path, t
     status, out, err = end_of(launcher)
     assert (status, err) == (0, "")
     assert out.startswith(f"starting 2 PS and 2 workers, logs in {output}/logs\n")
-    assert [line.split()[:3] for line in out.splitlines()[1:]] == [["step", "step", str(i)] for i in range(3)]
+    assert [line.split()[0] for line in out.splitlines() if "0.5000" in line] == ["1", "2", "3"]
     assert sorted(path.name for path in (output / "logs").iterdir()) == [
         "ps-0.log",
         "ps-1.log",
@@ -226,7 +226,7 @@ def test_a_suspended_launcher_goes_on_where_it_was(output: Path) -> None:
     launcher.send_signal(signal.SIGCONT)
     status, out, _ = end_of(launcher)
     assert status == 0
-    assert "step        step 0" in out
+    assert "0.5000" in out
 
 
 def cmdlines(output: Path) -> list[bytes]:
