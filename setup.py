@@ -250,6 +250,6 @@ if __name__ == "__main__":
         extras_require=EXTRAS,
         ext_modules=[Extension("ops._ops", sources=list(OPS_SOURCES), depends=list(OPS_HEADERS))],
         cmdclass={"build_ext": BuildOps},
-        entry_points={"console_scripts": ["ps-cluster = ps_cluster.cli.main:main"]},
+        entry_points={"console_scripts": ["ps-cluster = ps_cluster.__main__:run"]},
         zip_safe=False,
     )

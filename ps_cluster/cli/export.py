@@ -31,9 +31,10 @@ def run(args: argparse.Namespace) -> int:
     import_tensorflow(gpu=False)
     from ops.library import load
     from ps_cluster.export.saved_model import export_saved_model
+    from ps_cluster.roles.readable import readable_errors
 
     load()
-    with held_output():
+    with readable_errors(pages=False), held_output():
         folder = export_saved_model(job_file, args.to)
     print(folder)
     return 0

@@ -14,12 +14,11 @@ from ps_cluster.embedding.pooling import pool
 from ps_cluster.embedding.table_files import shards_of
 from ps_cluster.errors import UserError
 from ps_cluster.export.static_table import StaticTable
-from ps_cluster.job.resolve import JobFile, inputs_of
+from ps_cluster.job.resolve import LENGTH_SUFFIX, JobFile, inputs_of
 from ps_cluster.job.schema import DenseFeature, IdListFeature, Job
 from ps_cluster.train.checkpoint import Checkpoint, load_dense, newest_checkpoint
 from ps_cluster.train.session import groups_of
-
-LENGTH_SUFFIX = "_length"
+from ps_cluster.train.trained_job import check_as_trained
 
 
 class ServingModel(tf.Module):
@@ -48,9 +47,7 @@ def serving_signature(job: Job) -> dict[str, tf.TensorSpec]:
         if isinstance(feature, DenseFeature):
             signature[feature.name] = tf.TensorSpec([None], tf.float32, feature.name)
         elif isinstance(feature, IdListFeature):
-            length = feature.name + LENGTH_SUFFIX
-            if any(other.name == length for other in job.features):
-                raise UserError(f"features: {length}: the export needs this name for the lengths of {feature.name}")
+            length = feature.name + LENGTH_SUFFIX  # of no other feature: the job file's check sees to it
             signature[feature.name] = tf.TensorSpec([None, None], tf.int64, feature.name)
             signature[length] = tf.TensorSpec([None], tf.int64, length)
         else:
@@ -64,8 +61,12 @@ def export_saved_model(job_file: JobFile, parent: str | None = None) -> str:
     parent: by default OUTPUT/export. A version appears whole (written beside, then renamed), as TF Serving expects.
     """
     checkpoint = newest_checkpoint(job_file.output)
-    parent = parent or os.path.join(job_file.output, "export")
-    os.makedirs(parent, exist_ok=True)
+    check_as_trained(job_file, checkpoint.trained)
+    parent = os.path.join(job_file.output, "export") if parent is None else parent
+    try:
+        os.makedirs(parent, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--to: expected a folder that can be made, found {parent!r}: {error.strerror}") from None
     module = ServingModel(job_file.job, checkpoint)
     version = max((int(name) for name in os.listdir(parent) if name.isdigit()), default=0) + 1
     folder = os.path.join(parent, str(version))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from models.check import check_model
 from ps_cluster.job.draft import Draft
 from ps_cluster.job.problems import Path, Problem, listed, near, quoted, suggestion
-from ps_cluster.job.resolve import column_of, inputs, label_column, table_name
+from ps_cluster.job.resolve import LENGTH_SUFFIX, column_of, inputs, label_column, table_name
 from ps_cluster.job.schema import DenseFeature, IdFeature, IdListFeature
 
 _MODEL_MESSAGE = re.compile(r"([\w.]+): expected (.*), found (.*)", re.DOTALL)
@@ -39,6 +39,29 @@ def _feature_names(draft: Draft) -> Iterator[Problem]:
                 "a name no other feature has",
                 f"{quoted(name)}, as features[{first[name]}] is named",
             )
+
+
+def _length_inputs(draft: Draft) -> Iterator[Problem]:
+    lists = {feature.name for feature in draft.features if isinstance(feature, IdListFeature)}
+    for index, name in enumerate(draft.feature_names):
+        if name is not None and name.endswith(LENGTH_SUFFIX) and name[: -len(LENGTH_SUFFIX)] in lists:
+            of = quoted(name[: -len(LENGTH_SUFFIX)])
+            yield Problem(
+                ("features", index, "name"),
+                f"another name: the exported model takes the lengths of {of} under this one",
+                quoted(name),
+            )
+
+
+def _stand_ins(draft: Draft) -> Iterator[Problem]:
+    for index, feature in enumerate(draft.features):
+        if feature is None or feature.missing is None:
+            continue
+        try:
+            column_of(feature)
+        except ValueError as error:  # ends with ": missing: expected …, found …"
+            expected, _, found = str(error).partition("missing: expected ")[2].rpartition(", found ")
+            yield Problem(("features", index, "missing"), expected, found)
 
 
 def _feature_tables(draft: Draft) -> Iterator[Problem]:
@@ -116,7 +139,10 @@ def _columns(draft: Draft) -> Iterator[Problem]:
     for index, feature in enumerate(draft.features):
         if feature is None:
             continue
-        column = column_of(feature)
+        try:
+            column = column_of(feature)
+        except ValueError:  # told by _stand_ins
+            continue
         where = ("features", index, "column" if feature.column else "name")
         if label is not None and column.name == label.name:
             yield Problem(where, "a column other than the label", quoted(column.name))
@@ -263,6 +289,8 @@ def _model_problem(message: str) -> Problem:
 
 _RULES: tuple[Callable[[Draft], Iterator[Problem]], ...] = (
     _feature_names,
+    _length_inputs,
+    _stand_ins,
     _feature_tables,
     _unused_tables,
     _queries,

@@ -10,6 +10,9 @@ from data.columns import Column
 from models.inputs import InputSpec
 from ps_cluster.job.schema import DenseFeature, Feature, IdFeature, IdListFeature, Job, Table
 
+LENGTH_SUFFIX = "_length"
+"""Behind a list feature's name: the export's input with the lengths of its lists."""
+
 
 @dataclass(frozen=True)
 class JobFile:

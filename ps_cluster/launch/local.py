@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import sys
 import sysconfig
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -234,9 +236,22 @@ def _checked_report(path: Path) -> Path:
         raise UserError(f"--report: expected a file, found the folder {path}")
     if not path.parent.is_dir():
         raise UserError(f"--report: expected a file in a folder that exists, found {path}")
-    if not os.access(path.parent, os.W_OK):
-        raise UserError(f"--report: expected a file in a folder that can be written, found {path}")
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError:
+        raise UserError(f"--report: expected a file in a folder that can be written, found {path}") from None
+    if path.exists() and not _is_report(path):
+        raise UserError(f"--report: expected a new file or an earlier report, found another file, {path}")
     return path
+
+
+def _is_report(path: Path) -> bool:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(content, dict) and "format_version" in content
 
 
 def _mark(output: Output, state: State, notes: Screen) -> None:

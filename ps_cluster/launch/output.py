@@ -20,7 +20,7 @@ State = Literal["running", "finished", "failed", "stopped"]
 RESULTS = frozenset({"checkpoint", "export"})
 """Entries worth keeping: a new run replaces them only when asked to."""
 
-LEFTOVERS = frozenset({"logs", "events.jsonl", "run.json", "report.json", "tensorboard", "scratch"})
+LEFTOVERS = frozenset({"logs", "events.jsonl", "run.json", "run.json.tmp", "report.json", "tensorboard", "scratch"})
 """Other entries a run makes; a new run replaces them."""
 
 _LOCK = ".lock"

@@ -21,14 +21,18 @@ _PS = re.compile(r"remote target /job:ps/replica:\d+/task:(\d+)")
 
 
 @contextlib.contextmanager
-def readable_errors() -> Iterator[None]:
-    """Raises TensorFlow's errors as `RunError`s of one line; their pages go to standard error, the process's log."""
+def readable_errors(pages: bool = True) -> Iterator[None]:
+    """Raises TensorFlow's errors as `RunError`s of one line.
+
+    pages: where standard error is a log, all that TensorFlow says goes there too.
+    """
     import tensorflow as tf
 
     try:
         yield
     except tf.errors.OpError as error:
-        traceback.print_exc()
+        if pages:
+            traceback.print_exc()
         raise RunError(one_line(type(error).__name__, error.message)) from None
 
 

@@ -24,6 +24,7 @@ from ps_cluster.train.evaluate import evaluate
 from ps_cluster.train.loop import planned_steps, train
 from ps_cluster.train.session import Samples, Session, samples_of
 from ps_cluster.train.step import make_score_step
+from ps_cluster.train.trained_job import check_as_trained
 
 
 def run_worker(job_file: JobFile, membership: Membership, events: str | None, report: str | None) -> None:
@@ -61,7 +62,9 @@ def run_worker(job_file: JobFile, membership: Membership, events: str | None, re
             if session.rank == 0:
                 teller.phase("save")
                 teller.saved(
-                    save_checkpoint(job_file.output, trained.steps, session.store, session.model, optimizer),
+                    save_checkpoint(
+                        job_file.output, trained.steps, session.job, session.store, session.model, optimizer
+                    ),
                     "checkpoint",
                 )
             if test_samples is not None:
@@ -79,6 +82,7 @@ def run_evaluation(job_file: JobFile) -> Evaluation:
     """Scores the test rows with the newest checkpoint, in this one process."""
     test_samples = samples_of(job_file, "test")
     checkpoint = newest_checkpoint(job_file.output)
+    check_as_trained(job_file, checkpoint.trained)
     membership = Membership("worker", 0, (), ("localhost:1",))
     with (
         Teller(job_file, sys.stderr) as teller,

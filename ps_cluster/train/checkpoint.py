@@ -15,6 +15,8 @@ import tf_keras
 from ops.embedding import file_checksum
 from ps_cluster.embedding.store import EmbeddingStore
 from ps_cluster.errors import UserError
+from ps_cluster.job.schema import Job
+from ps_cluster.train.trained_job import meaning_of
 
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
@@ -23,11 +25,15 @@ DENSE = "dense.npz"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A whole checkpoint: its folder, the step it holds, its files as the manifest lists them."""
+    """A whole checkpoint: its folder, the step it holds, its files as the manifest lists them.
+
+    trained: what of the job gives the files their meaning (`ps_cluster.train.trained_job`).
+    """
 
     folder: str
     step: int
     files: list[dict]
+    trained: dict
 
     def table_files(self) -> list[dict]:
         return [entry for entry in self.files if "table" in entry]
@@ -36,6 +42,7 @@ class Checkpoint:
 def save_checkpoint(
     output: str,
     step: int,
+    job: Job,
     store: EmbeddingStore,
     model: tf_keras.Model,
     optimizer: tf_keras.optimizers.Optimizer,
@@ -48,6 +55,23 @@ def save_checkpoint(
     beside = folder + ".part"
     shutil.rmtree(beside, ignore_errors=True)
     os.makedirs(beside)
+    try:
+        _write(beside, step, job, store, model, optimizer)
+        shutil.rmtree(folder, ignore_errors=True)
+        os.rename(beside, folder)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    return folder
+
+
+def _write(
+    beside: str,
+    step: int,
+    job: Job,
+    store: EmbeddingStore,
+    model: tf_keras.Model,
+    optimizer: tf_keras.optimizers.Optimizer,
+) -> None:
     files = store.save(beside)
     dense = {f"model/{i}": weight.numpy() for i, weight in enumerate(model.weights)}
     dense.update({f"optimizer/{i}": variable.numpy() for i, variable in enumerate(optimizer.variables)})
@@ -55,12 +79,9 @@ def save_checkpoint(
     length, crc = file_checksum(os.path.join(beside, DENSE))
     files.append({"file": DENSE, "bytes": int(length), "crc32c": int(crc)})
     with open(os.path.join(beside, MANIFEST), "w", encoding="utf-8") as out:
-        out.write(_manifest_text(step, files))
+        out.write(_manifest_text(step, meaning_of(job), files))
         out.flush()
         os.fsync(out.fileno())
-    shutil.rmtree(folder, ignore_errors=True)
-    os.rename(beside, folder)
-    return folder
 
 
 def newest_checkpoint(output: str) -> Checkpoint:
@@ -80,16 +101,16 @@ def newest_checkpoint(output: str) -> Checkpoint:
         with open(path, encoding="utf-8", newline="") as source:
             text = source.read()
         manifest = json.loads(text)
-        version, step, files = manifest["format_version"], manifest["step"], manifest["files"]
+        version, step, trained, files = (manifest[key] for key in ("format_version", "step", "trained", "files"))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path}: expected a checkpoint's manifest, found {error!r}") from error
     if version != FORMAT_VERSION:
         raise UserError(f"{path}: expected format version {FORMAT_VERSION}, found {version}")
-    if text != _manifest_text(step, files):
+    if text != _manifest_text(step, trained, files):
         raise UserError(f"{path}: damaged: expected a manifest that matches its own CRC-32")
     for entry in files:
         _verify(os.path.join(folder, entry["file"]), entry)
-    return Checkpoint(folder, step, files)
+    return Checkpoint(folder, step, files, trained)
 
 
 def load_dense(
@@ -116,9 +137,9 @@ def load_dense(
             variable.assign(value)
 
 
-def _manifest_text(step: int, files: list[dict]) -> str:
+def _manifest_text(step: int, trained: dict, files: list[dict]) -> str:
     """The one way to write a manifest: whatever else is read has been changed since."""
-    content = {"format_version": FORMAT_VERSION, "step": step, "files": files}
+    content = {"format_version": FORMAT_VERSION, "step": step, "trained": trained, "files": files}
     crc = zlib.crc32(json.dumps(content, indent=1).encode())
     return json.dumps({**content, "crc32": crc}, indent=1)
 

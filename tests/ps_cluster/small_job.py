@@ -88,4 +88,4 @@ def saved(job: Job, output: str, step: int = 3) -> tuple[tf_keras.Model, PsEmbed
     optimizer = optimizer_of(job, model)
     gradients = [tf.constant(random.normal(size=weight.shape), tf.float32) for weight in model.trainable_variables]
     optimizer.apply_gradients(zip(gradients, model.trainable_variables))
-    return model, store, save_checkpoint(output, step, store, model, optimizer)
+    return model, store, save_checkpoint(output, step, job, store, model, optimizer)

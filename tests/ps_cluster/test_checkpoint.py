@@ -156,7 +156,7 @@ def test_a_save_that_fails_leaves_the_older_checkpoint(output: Path) -> None:
 
     store.__class__ = NoSpace
     with pytest.raises(OSError, match="No space left"):
-        save_checkpoint(str(output), 9, store, model, optimizer_of(job, model))
+        save_checkpoint(str(output), 9, job, store, model, optimizer_of(job, model))
     assert newest_checkpoint(str(output)).step == 3
 
 
