@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
+import sys
 from dataclasses import asdict
 from types import TracebackType
 from typing import TextIO
@@ -98,14 +100,14 @@ class Teller:
         self._tell(
             events.next(
                 commands=[
-                    (f"ps-cluster evaluate {job}", "score the test rows again with the saved checkpoint"),
+                    (f"{_program('ps-cluster')} evaluate {job}", "score the test rows again with the saved checkpoint"),
                     (
-                        f"saved_model_cli show --dir {shlex.quote(exported)} "
+                        f"{_program('saved_model_cli')} show --dir {shlex.quote(exported)} "
                         "--tag_set serve --signature_def serving_default",
                         "the inputs and outputs that the SavedModel serves",
                     ),
                     (
-                        f"tensorboard --logdir {shlex.quote(os.path.join(output, 'tensorboard'))}",
+                        f"{_program('tensorboard')} --logdir {shlex.quote(os.path.join(output, 'tensorboard'))}",
                         "the run's curves in a browser",
                     ),
                 ]
@@ -138,3 +140,12 @@ class Teller:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _program(name: str) -> str:
+    """How a shell in this folder calls a program of this environment."""
+    if shutil.which(name):
+        return name
+    path = os.path.join(os.path.dirname(sys.executable), name)
+    here = os.path.relpath(path)
+    return shlex.quote(path if here.startswith("..") else here)
