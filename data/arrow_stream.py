@@ -138,7 +138,9 @@ def _dataset(endpoint: str, columns: Sequence[Column], batches: int) -> tf.data.
             output_types=tuple(types),
             output_shapes=tuple(tf.TensorShape([None]) for _ in types),
         )
-        stream = stream.enumerate().map(lambda number, tensors: _assemble(number, tensors, columns))
+        # AutoGraph, which has nothing to convert here, leaves files behind in a process that ends by `os._exit`.
+        assemble = tf.autograph.experimental.do_not_convert(lambda number, tensors: _assemble(number, tensors, columns))
+        stream = stream.enumerate().map(assemble)
         if not batches:
             return stream.take(0)
         return stream.apply(tf.data.experimental.assert_cardinality(batches)).prefetch(_PREFETCHED_BATCHES)

@@ -117,7 +117,7 @@ class PsEmbeddingStore:
 
         # Remote eager ops run in the background: as parts of one function, a checksum reads its file only after it has
         # been written, and fetching the checksums waits for all of it.
-        @tf.function
+        @tf.function(autograph=False)
         def write_then_check():
             checksums = []
             for _, table, handle, device, shard in shards:

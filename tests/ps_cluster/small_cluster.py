@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import json
@@ -21,6 +22,7 @@ from tests.data import orc_files
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_SECONDS = 240  # of a test that waits for a cluster; a machine may be busy with others
+_OWN_END_SECONDS = 5.0
 MARK = "PS_CLUSTER_TEST_RUN"  # environment variable by which a run's processes, grandchildren too, are known
 
 SCHEMA = (
@@ -174,8 +176,12 @@ class Run:
     def kill_rest(self) -> None:
         """Ends whatever a failed test has left."""
         self.launcher.kill()
+        deadline = time.monotonic() + _OWN_END_SECONDS  # a reader process puts its socket away before it ends
+        while self.processes() and time.monotonic() < deadline:
+            time.sleep(0.05)
         for pid in self.processes():
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self.launcher.wait()
         for stream in (self.launcher.stdout, self.launcher.stderr):
             if stream is not None:
@@ -222,9 +228,18 @@ COMMAND = (sys.executable, "-m", "ps_cluster")
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Of a user who has this package installed, with the mark of a run."""
+    """Of a user who has this package installed, with the mark of a run and a folder of its own for temporary files."""
+    temporary = folder / "tmp"
+    temporary.mkdir(exist_ok=True)
     variables = {name: value for name, value in os.environ.items() if not name.startswith("TF_")}
-    return {**variables, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": "1", MARK: str(folder)}
+    return {
+        **variables,
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        "PYTHONPATH": str(ROOT),
+        "PYTHONSAFEPATH": "1",
+        "TMPDIR": str(temporary),
+        MARK: str(folder),
+    }
 
 
 def _processes(folder: Path) -> dict[int, str]:

@@ -86,8 +86,9 @@ def test_tables_hold_one_row_for_each_id_of_the_training_rows(twins: tuple[Run, 
     assert {name: set(table) for name, table in tables_of(twins[0]).items()} == expected
 
 
-def test_finished_runs_leave_no_process(twins: tuple[Run, Run]) -> None:
+def test_finished_runs_leave_no_process_and_no_temporary_file(twins: tuple[Run, Run]) -> None:
     assert [run.processes() for run in twins] == [{}, {}]
+    assert [path for run in twins for path in (run.folder / "tmp").iterdir()] == []
 
 
 @pytest.mark.parametrize("ps", [0, 3, pytest.param(1, marks=pytest.mark.slow)])
