@@ -5,8 +5,8 @@ left learns the log-odds of the *sampled* rows, which are those of all rows plus
 So each kept row carries `offset = s0 - s1`: `true log-odds = sampled log-odds + offset`. A loss on `logit - offset`
 makes the model's own logit the log-odds of all rows, calibrated as if nothing had been sampled.
 
-Whether a row is kept depends on (seed, name of its file, row number in the file) alone: not on epoch, worker, batch size
-or order. The C++ reader gives the same bits; every sum and product below is in the order of the list of factors.
+Whether a row is kept depends on (seed, name of its file, row number in the file) alone: not on epoch, worker, batch
+size or order. The C++ reader gives the same bits; every sum and product below is in the order of the list of factors.
 """
 
 from __future__ import annotations
@@ -332,7 +332,9 @@ def _rate_to_json(rate: Rate) -> dict[str, Any]:
         return {"value": rate.value}
     if isinstance(rate, Steps):
         return {"column": rate.column, "bounds": rate.bounds, "values": rate.values, "default": rate.default}
-    keys, values = (base64.b64encode(a.astype(t).tobytes()).decode() for a, t in ((rate.keys, "<i8"), (rate.values, "<f8")))
+    keys, values = (
+        base64.b64encode(a.astype(t).tobytes()).decode() for a, t in ((rate.keys, "<i8"), (rate.values, "<f8"))
+    )
     return {"column": rate.column, "keys": keys, "key_values": values, "default": rate.default}
 
 

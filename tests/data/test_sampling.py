@@ -164,7 +164,7 @@ def test_the_kept_share_is_the_keep_rate() -> None:
     numbers = uniform(3, file_key("a.orc"), np.arange(rows))
     spread = math.sqrt(rate * (1 - rate) * rows)
     assert abs((numbers < rate).sum() - rate * rows) < 5 * spread
-    assert 0 <= numbers.min() and numbers.max() < 1
+    assert numbers.min() >= 0 and numbers.max() < 1
     other = uniform(3, file_key("b.orc"), np.arange(rows))
     both = ((numbers < rate) & (other < rate)).sum()  # independent between files
     assert abs(both - rate**2 * rows) < 5 * math.sqrt(rate**2 * rows)
