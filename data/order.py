@@ -54,6 +54,11 @@ def window_order(rows: int, seed: int, epoch: int, window: int) -> np.ndarray:
     return permutation(rows, key(seed, epoch, FIRST_WINDOW + window))
 
 
+def epoch_order(parts: int, seed: int, epoch: int) -> np.ndarray:
+    """The order int64 `[parts]` of the parts of a shuffled epoch; `interleave` neighbours in it are a group."""
+    return permutation(parts, key(seed, epoch, PARTS))
+
+
 def file_pieces(part_rows: Sequence[int] | np.ndarray) -> np.ndarray:
     """The pieces of an epoch that is not shuffled: the parts as they are, int64 `[parts, 3]` as `epoch_pieces`."""
     rows = np.asarray(part_rows, np.int64)
@@ -69,7 +74,7 @@ def epoch_pieces(part_rows: Sequence[int] | np.ndarray, seed: int, epoch: int, i
       interleave: parts that take turns; 1: a part comes as a whole.
     """
     rows = np.asarray(part_rows, np.int64)
-    order = permutation(len(rows), key(seed, epoch, PARTS))
+    order = epoch_order(len(rows), seed, epoch)
     whole = len(order) // interleave * interleave
     groups = [order[:whole].reshape(-1, interleave)]
     if whole < len(order):

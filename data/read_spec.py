@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from data.columns import Column
-
-if TYPE_CHECKING:
-    from data.sampling import Sampling
-    from data.where import Where
+from data.sampling import Sampling
+from data.where import Where
 
 WEIGHT = "sample_weight"
 OFFSET = "sample_offset"
@@ -21,6 +19,9 @@ class Position(NamedTuple):
 
     epoch: int = 0
     row: int = 0
+
+
+_BEGINNING = Position()
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class ReadSpec:
     """Leave out an epoch's last batch when it has fewer than `batch_rows` rows."""
     on_bad: Literal["error", "skip"] = "error"
     """A file, stripe or value that is not as declared: an error, or left out and counted as rows lost."""
-    start: Position = Position()
+    start: Position = _BEGINNING
     """Where to begin: the stream is the rest after this position."""
     reader: Literal["tfio", "native"] = "tfio"
     """`tfio`: a process beside this one decodes, tensorflow-io receives. `native`: an op in this process decodes."""
