@@ -37,9 +37,9 @@ def from_message(message: Any) -> Statistics:
         total = integers.sum if integers.HasField("sum") else None
     elif message.HasField("doubles"):
         doubles = message.doubles
-        # ORC's writers compare a NaN like a number: a row group that starts with one has NaN as minimum and maximum, and
-        # its other values are lost from those of the stripe. Any NaN makes the sum one; so only with a sum that is a
-        # number can the minimum and maximum be believed.
+        # ORC's writers compare a NaN like a number: a row group that starts with one has NaN as minimum and maximum,
+        # and its other values are lost from those of the stripe. Any NaN makes the sum one; so only with a sum that is
+        # a number can the minimum and maximum be believed.
         if doubles.HasField("minimum") and doubles.HasField("maximum") and doubles.HasField("sum"):
             believed = not math.isnan(doubles.sum) and not math.isnan(doubles.minimum + doubles.maximum)
             if believed:
