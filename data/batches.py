@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,7 +65,7 @@ class _Window:
         return self._rows.take(pa.array(self._order[start : start + rows]))
 
 
-def batches(shard: Shard, threads: int, watcher: Watcher) -> Iterator[Batch]:
+def batches(shard: Shard, threads: int, watcher: Watcher) -> Generator[Batch, None, None]:
     """The batches of all epochs from `spec.start` on; every row of `shard` that is kept comes once an epoch.
 
     All batches have `spec.batch_rows` rows but the last of an epoch, which may have fewer, or is left out with
@@ -96,7 +96,7 @@ def batches(shard: Shard, threads: int, watcher: Watcher) -> Iterator[Batch]:
                     pending[:] = 0
                     cuts, missing = [], spec.batch_rows
     finally:
-        parts.close()  # type: ignore[attr-defined]
+        parts.close()
 
 
 def _next_window(windows: Iterator[_Window], pending: np.ndarray) -> _Window | None:
@@ -198,11 +198,9 @@ class _Epoch:
             yield piece
             del piece
 
-    def _pieces_as_windows(
-        self, pieces: Iterator[tuple[pa.RecordBatch, np.ndarray]], skip: int
-    ) -> Iterator[_Window]:
+    def _pieces_as_windows(self, pieces: Iterator[tuple[pa.RecordBatch, np.ndarray]], skip: int) -> Iterator[_Window]:
         for rows, counts in pieces:
-            if 0 < skip and rows.num_rows <= skip:
+            if skip and rows.num_rows <= skip:
                 skip -= rows.num_rows
                 continue
             yield _Window(rows, counts, None, skip)
@@ -210,9 +208,7 @@ class _Epoch:
             skip = 0
         self._check_all_skipped(skip)
 
-    def _shuffled_windows(
-        self, pieces: Iterator[tuple[pa.RecordBatch, np.ndarray]], skip: int
-    ) -> Iterator[_Window]:
+    def _shuffled_windows(self, pieces: Iterator[tuple[pa.RecordBatch, np.ndarray]], skip: int) -> Iterator[_Window]:
         size = self._shard.spec.shuffle_rows
         number, used = self._first_window, self._row - self._target
         waiting: list[pa.RecordBatch] = []
@@ -250,6 +246,6 @@ class _Epoch:
     def _check_all_skipped(self, rows_missing: int) -> None:
         if rows_missing:
             raise DataError(
-                f"{self._shard.parts[-1].stripe.path}: expected at least {self._row} rows in epoch {self.number}, to go "
-                f"on behind them, found {self._row - rows_missing}; the files changed"
+                f"{self._shard.parts[-1].stripe.path}: expected at least {self._row} rows in epoch {self.number}, to "
+                f"go on behind them, found {self._row - rows_missing}; the files changed"
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple, Protocol
 
@@ -33,7 +33,9 @@ class Run(NamedTuple):
     most_rows: int
 
 
-def decoded(runs: Iterator[Run], spec: ReadSpec, threads: int, watcher: Watcher) -> Iterator[list[PartRows]]:
+def decoded(
+    runs: Iterator[Run], spec: ReadSpec, threads: int, watcher: Watcher
+) -> Generator[list[PartRows], None, None]:
     """What each of `runs` gives, in their order; an error comes in its place.
 
     `threads` runs are decoded ahead, and more while all that are ahead hold fewer than `spec.shuffle_rows` rows.
