@@ -27,6 +27,7 @@ PYTHON_REQUIRES = ">=3.11,<3.12"  # tensorflow-recommenders-addons has no wheel 
 REQUIREMENTS = [
     "horovod==0.28.1",
     "numpy==1.26.4",
+    "protobuf==4.25.9",
     "pyarrow==25.0.1",  # 26 refuses NumPy 1.26
     "pydantic==2.14.4",
     "pyorc==0.12.0",
@@ -86,7 +87,6 @@ INDIRECT = [
     "packaging==26.4",
     "pathspec==1.1.1",
     "pluggy==1.7.0",
-    "protobuf==4.25.9",
     "psutil==7.2.2",
     "pydantic_core==2.50.5",
     "Pygments==2.21.0",
