@@ -34,6 +34,8 @@ __all__ = [
     "top_level_columns",
 ]
 
+CHECKSUMS_KEY = "ps_cluster.checksums"
+"""User metadata of that name is `data.checksums`."""
 HEADER_BYTES = 3
 LONGEST_POSTSCRIPT_BYTES = 255
 _FIRST_READ_BYTES = 1 << 16
@@ -179,6 +181,9 @@ def read_tail(file: pa.NativeFile, path: str) -> Tail:
     user_metadata = {}
     for item in footer.metadata:
         user_metadata[item.name.decode("utf-8", "surrogateescape")] = item.value
+    # A wrong byte beside the checksums must not pass for a file without any; their block is never compressed.
+    if CHECKSUMS_KEY not in user_metadata and CHECKSUMS_KEY.encode() in footer_content:
+        raise _damaged(path, "it names checksums, but they cannot be read")
     if footer.statistics and len(footer.statistics) != len(types):
         raise _damaged(path, f"it has {len(types)} types and statistics of {len(footer.statistics)}")
     if metadata.stripes and len(metadata.stripes) != len(stripes):
