@@ -32,27 +32,27 @@ _ENCODED_AT_ONCE = 512
 class Settings:
     """How a file is encoded. Raises `ValueError` for values that make no sense.
 
-    The defaults are measured (bytes per row of a synthetic log of 37 columns by user and time / by time / in random
-    order; MovieLens by user; rows decoded per CPU-second by user).
+    The defaults are measured, on a synthetic log of 37 columns by user and time / by time / in random order, and on
+    MovieLens by user. What is told of a setting is bytes per row, or what another value changes in them.
     """
 
     codec: Literal["zstd", "zlib", "snappy", "lz4", "none"] = "zstd"
-    """zstd 21 / 30 / 73; 73; 1.75 M. zlib 21 / 33 / 85; 74; 1.24 M. snappy 32 / 48 / 121; 96; 1.76 M. lz4 30 / 48 / 114;
-    99; 1.39 M."""
+    """zstd 21 / 30 / 73, MovieLens 73; zlib 21 / 33 / 85, 74; snappy 32 / 48 / 121, 96; lz4 30 / 48 / 114, 99. Decoding,
+    by user: 1.75, 1.24, 1.76 and 1.39 million rows per CPU-second."""
     stripe_rows: int = 16_384
-    """Rows of a stripe, but of the last. Stripes are what is shared out and shuffled, and decoded at once. 4,096: 2 / 7 /
-    9 % larger; 65,536 or all in one: at most 2 % smaller."""
+    """Rows of each stripe but the last. A stripe is what is shared out, shuffled, and decoded at once. 4,096 rows:
+    2 / 7 / 9 % larger; 65,536 rows, or all: at most 2 % smaller."""
     stripe_bytes: int = 64 << 20
     """Of Arrow data: wider rows than this allows for make smaller stripes."""
     block_bytes: int = 1 << 18
-    """Most bytes that are compressed as one; a multiple of 64 KiB. 64 KiB: 1 / 11 / 14 % larger, MovieLens in random order
-    22 %. 1 MiB: 0 / 6 / 4 % smaller, but written a third slower."""
+    """Most bytes that are compressed as one; a multiple of 64 KiB. 64 KiB: 1 / 11 / 14 % larger. 1 MiB: 0 / 6 / 4 %
+    smaller, but written a third slower."""
     row_index_stride: int = 2048
     """Rows of a row group, the smallest unit that `where` can skip. 10,000: 0.5 % smaller; 1,024: 1.5 % larger."""
     strategy: Literal["compression", "speed"] | None = None
-    """"speed" packs integers to whole bytes, in which zstd and zlib find more, and which are decoded faster:
-    "compression" is 8 / 13 / 9 % larger with zstd and 30 % slower to read. By default "speed", but for lz4, which ORC
-    then does not compress at all."""
+    """"speed" packs integers to whole bytes: zstd and zlib find more in them, and they are decoded 1.4 times as fast.
+    "compression" is 8 / 13 / 9 % larger with zstd. By default "speed", but for lz4, which ORC would then not compress
+    with at all."""
     bloom_columns: tuple[str, ...] = ()
     """Columns of numbers with a bloom filter in each row group."""
     bloom_fpp: float = 0.05
