@@ -25,6 +25,10 @@ import pyarrow as pa
 
 from data.where import Where, mask, parse, type_problems
 
+WEIGHT = "sample_weight"
+OFFSET = "sample_offset"
+"""Names of the two float32 columns that sampling adds to the rows it keeps."""
+
 _G = 0x9E3779B97F4A7C15
 _ALL_BITS = 2**64 - 1
 

@@ -63,6 +63,7 @@ class Teller:
                 epochs=job.training.epochs,
                 batch_size=job.training.batch_size,
                 tables=len(tables_of(job)),
+                sampling=train.sampling.record() if train.sampling else None,
             )
         )
 
