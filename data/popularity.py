@@ -21,9 +21,10 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyorc
 
 from data.errors import DataError
+from data.files import open_input
+from data.orc_tail import read_tail
 from data.orc_writer import OrcWriter
 from data.raw_rows import Progress, open_orc, raw_rows
 from data.sampling import Lookup
@@ -84,8 +85,8 @@ def count_ids(
 def totals_of(path: str) -> Totals:
     """The totals of a file of counts. Raises `DataError` when it is none."""
     schema = open_orc(path).schema
-    with open(path, "rb") as file:
-        text = pyorc.Reader(file).user_metadata.get(METADATA)
+    with open_input(path) as file:
+        text = read_tail(file, path).user_metadata.get(METADATA)
     if text is None or schema.names != SCHEMA.names:
         raise DataError(f"{path}: expected counts made by `ps-cluster data popularity`, found another ORC file")
     return Totals(**json.loads(text))

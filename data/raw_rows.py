@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyarrow import orc
 
 from data.errors import DataError
+from data.files import open_input
 
 Progress = Callable[[int, int], None]
 """Told (rows done, rows in all)."""
@@ -70,7 +71,7 @@ def raw_rows(
 def open_orc(path: str) -> orc.ORCFile:
     """The file as pyarrow reads it. Raises `DataError` when there is none to read."""
     try:
-        return orc.ORCFile(path)
+        return orc.ORCFile(open_input(path))
     except FileNotFoundError:
         raise DataError(f"{path}: expected an ORC file, found no file by that name") from None
     except OSError as error:

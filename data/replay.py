@@ -16,6 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from data.errors import DataError
+from data.files import open_input
+from data.orc_tail import read_tail, top_level_columns
 from data.raw_rows import Progress, RawRows, raw_rows
 from data.sampling import Sampling, Steps, effect
 from data.where import Where, mask
@@ -31,7 +33,8 @@ class Replay:
     """Keep rates by age.
 
     rates: keep rate of each day, from day 0 to the oldest one with rows. newest_rows, older_rows: rows that are
-    expected to be left of the newest days and of the older ones. share: of the newest days among both.
+    expected to be left of the newest days and of the older ones. share: of the newest days among both; asked: the one
+    asked for.
     problem: why the share is not the one asked for; None when it is.
     """
 
@@ -40,6 +43,7 @@ class Replay:
     newest_rows: float
     older_rows: float
     share: float
+    asked: float
     problem: str | None
 
 
@@ -66,7 +70,7 @@ def solve(rows_per_day: Sequence[float], newest_days: int, newest_share: float, 
         rates = _decaying(older, wanted, half_life_days)
     older_rows = math.fsum(rate * rows for rate, rows in zip(rates, older))
     share = newest_rows / (newest_rows + older_rows) if newest_rows else 0.0
-    return Replay((*[1.0] * len(newest), *rates), newest_days, newest_rows, older_rows, share, problem)
+    return Replay((*[1.0] * len(newest), *rates), newest_days, newest_rows, older_rows, share, newest_share, problem)
 
 
 def _decaying(rows: Sequence[float], wanted: float, half_life_days: float) -> list[float]:
@@ -106,6 +110,8 @@ def newest_time(paths: Sequence[str], column: str, where: Where | None, progress
 
     Raises `DataError` for a column that is not of integers, for a null in it, and when there is no such row.
     """
+    if where is None and (told := _newest_by_statistics(paths, column)) is not None:
+        return told
     found = []
     for stripe in raw_rows(paths, names(column, where), progress):
         taken = _times(stripe, column, where)[0]
@@ -145,6 +151,24 @@ def rows_per_day(
         found = np.concatenate([found, np.zeros(max(len(some) - len(found), 0))])
         found[: len(some)] += some
     return found.tolist()
+
+
+def _newest_by_statistics(paths: Sequence[str], column: str) -> int | None:
+    """The newest time by the files' own statistics, where they all have it and no time is null."""
+    newest: int | None = None
+    for path in paths:
+        with open_input(path) as file:
+            tail = read_tail(file, path)
+        number = top_level_columns(tail).get(column, len(tail.column_statistics))
+        if not tail.rows:
+            continue
+        if number >= len(tail.column_statistics) or tail.column_statistics[number].has_null:
+            return None
+        told = tail.column_statistics[number].maximum
+        if not isinstance(told, int) or abs(told) >= _MOST_TIME:
+            return None
+        newest = told if newest is None else max(newest, told)
+    return newest
 
 
 def names(column: str, where: Where | None = None, sampling: Sampling | None = None) -> list[str]:

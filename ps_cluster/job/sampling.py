@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+import pyarrow as pa
 
 from data.errors import DataError
 from data.popularity import bands as popularity_bands
@@ -16,6 +17,7 @@ from data.replay import Replay, newest_time, rows_per_day, solve, steps
 from data.sampling import Constant, Factor, Rate, Sampling, Steps, column_problems
 from data.where import Where, parse
 from ps_cluster.job import sampling_schema as schema
+from ps_cluster.job.resolve import JobFile
 
 DAY_UNITS = {"milliseconds": 86_400_000, "seconds": 86_400}
 _SHOWN_PROBLEMS = 20
@@ -46,6 +48,8 @@ class Resolved:
     newest: int | None
     """The newest time in the data; None when no rule needs it."""
     replay: Replay | None
+    where: Where | None
+    """Which rows are looked at, before sampling."""
 
     def record(self) -> dict[str, Any]:
         """All rates, as plain JSON values: what a run, a checkpoint and an export keep of the sampling."""
@@ -65,6 +69,15 @@ class Resolved:
                 "rates_by_day": list(self.replay.rates),
             }
         return told
+
+
+def sampling_of(job_file: JobFile, paths: Sequence[str], progress: Progress | None = None) -> Resolved | None:
+    """How the training rows, of `paths`, are sampled; None when the job does not say."""
+    data = job_file.job.data
+    if data.sampling is None:
+        return None
+    seed = job_file.job.training.seed
+    return resolve_sampling(data.sampling, data.label, seed, paths, job_file.folder, progress=progress)
 
 
 def resolve_sampling(
@@ -89,13 +102,15 @@ def resolve_sampling(
 
     Raises `DataError` for columns and files that do not fit.
     """
+    schemas = {path: open_orc(path).schema for path in paths}
     newest = None
     if section.time and (section.replay or any(rule.newest_hours for rule in section.rules)):
+        _raise([line for path in paths for line in _time_problems(section.time.column, schemas[path], path)])
         newest = newest_time(paths, section.time.column, where, progress)
     seed = (training_seed if section.seed is None else section.seed) % 2**64
     made = [_of_rule(index, rule, section, newest, folder) for index, rule in enumerate(section.rules)]
     sampling = Sampling(label, seed, tuple(factor for factor, _ in made))
-    _check(sampling, paths)
+    _raise([line for path in paths for line in column_problems(sampling, schemas[path], path)])
     replay = None
     if section.replay and section.time and newest is not None:
         units = DAY_UNITS[section.time.unit]
@@ -111,10 +126,9 @@ def resolve_sampling(
         )
         how = section.replay
         replay = solve(rows, how.newest_days, how.newest_share, how.half_life_days)
-        if len(replay.rates) > 1:
-            made.append(_of_replay(replay, section.time.column, newest, units))
-            sampling = Sampling(label, seed, tuple(factor for factor, _ in made))
-    return Resolved(sampling, tuple(part for _, part in made), newest, replay)
+        made.append(_of_replay(replay, section.time.column, newest, units))
+        sampling = Sampling(label, seed, tuple(factor for factor, _ in made))
+    return Resolved(sampling, tuple(part for _, part in made), newest, replay, where)
 
 
 def _of_rule(
@@ -162,17 +176,25 @@ def _of_bands(bands: schema.Bands, values: Sequence[float], folder: str) -> tupl
 
 
 def _of_replay(replay: Replay, column: str, newest: int, units: int) -> tuple[Factor, Part]:
-    rate = steps(replay, column, newest, units)
     days = len(replay.rates)
+    rate: Rate = steps(replay, column, newest, units) if days > 1 else Constant(1.0)
     groups = tuple(f"day {day}" for day in range(days))
     # The table runs from the oldest day to the newest; a null, which there is none of, comes last.
-    group_of = np.append(np.arange(days)[::-1], days - 1)
+    group_of = np.append(np.arange(days)[::-1], days - 1) if days > 1 else np.zeros(1, np.int64)
     title = f"replay: newest {replay.newest_days} days whole, older ones less"
     return Factor("keep", rate), Part(title, "keep", groups, replay.rates, group_of, None)
 
 
-def _check(sampling: Sampling, paths: Sequence[str]) -> None:
-    problems = [line for path in paths for line in column_problems(sampling, open_orc(path).schema, path)]
+def _time_problems(column: str, schema: pa.Schema, path: str) -> list[str]:
+    place = f"{path}: column {column}: expected integers (times)"
+    if schema.names.count(column) != 1:
+        return [f"{place}, found no such column" if column not in schema.names else f"{place}, found several of them"]
+    kind = schema.field(column).type
+    return [] if pa.types.is_integer(kind) else [f"{place}, found {kind}"]
+
+
+def _raise(problems: Sequence[str]) -> None:
+    """Raises `DataError` with a line for each problem, when there is any."""
     if problems:
         more = len(problems) - _SHOWN_PROBLEMS
-        raise DataError("\n".join(problems[:_SHOWN_PROBLEMS] + ([f"and {more} more problems"] if more > 0 else [])))
+        raise DataError("\n".join([*problems[:_SHOWN_PROBLEMS], *([f"and {more} more problems"] if more > 0 else [])]))

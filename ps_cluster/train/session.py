@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import tf_keras
 
 from data.arrow_stream import FileSummary, ReadSpec, check_files
 from data.paths import expand
-from data.raw_rows import Progress
 from models.build import build_model
 from ps_cluster.embedding.groups import TableGroup, plan_groups
 from ps_cluster.embedding.ps_store import Placement, PsEmbeddingStore
 from ps_cluster.errors import UserError
 from ps_cluster.job.membership import Membership
 from ps_cluster.job.resolve import JobFile, columns_of, inputs_of, tables_of
-from ps_cluster.job.sampling import Resolved, resolve_sampling
+from ps_cluster.job.sampling import Resolved, sampling_of
 from ps_cluster.job.schema import DenseFeature, Job
 from ps_cluster.train.connect import Devices
 
@@ -45,15 +43,6 @@ def samples_of(job_file: JobFile, side: str) -> Samples:
     paths = tuple(expand(patterns, job_file.folder))
     summary = check_files(paths, columns_of(job_file.job))
     return Samples(paths, summary, sampling_of(job_file, paths) if side == "train" else None)
-
-
-def sampling_of(job_file: JobFile, paths: Sequence[str], progress: Progress | None = None) -> Resolved | None:
-    """How the training rows, of `paths`, are sampled; None when the job does not say."""
-    data = job_file.job.data
-    if data.sampling is None:
-        return None
-    seed = job_file.job.training.seed
-    return resolve_sampling(data.sampling, data.label, seed, paths, job_file.folder, progress=progress)
 
 
 class Session:

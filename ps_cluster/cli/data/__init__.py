@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from ps_cluster.cli.data import movielens, synth
+from ps_cluster.cli.data import movielens, popularity, sample, synth
 from ps_cluster.errors import RunError
 
 # In the order of the help text. A module has `add_parser(kinds)`, which sets `run` as its parser's default and imports
@@ -13,6 +13,8 @@ from ps_cluster.errors import RunError
 KINDS = (
     movielens,
     synth,
+    popularity,
+    sample,
 )
 
 
