@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import tf_keras
 
-from data.arrow_stream import FileSummary, ReadSpec, check_files
+from data.footers import FileSummary, check_files
+from data.orc import ReadSpec
 from data.paths import expand
 from models.build import build_model
 from ps_cluster.embedding.groups import TableGroup, plan_groups
