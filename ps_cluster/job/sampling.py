@@ -51,6 +51,14 @@ class Resolved:
     where: Where | None
     """Which rows are looked at, before sampling."""
 
+    def words(self) -> str:
+        """In a few words."""
+        rules = sum(part.rule is not None for part in self.parts)
+        told = [f"{rules} rule{'s' * (rules != 1)}"] if rules else []
+        if self.replay is not None:
+            told.append(f"replay ({self.replay.share:.0%} of the newest {self.replay.newest_days} days)")
+        return f"sampled by {' and '.join(told)}"
+
     def record(self) -> dict[str, Any]:
         """All rates, as plain JSON values: what a run, a checkpoint and an export keep of the sampling."""
         rules: list[dict[str, Any]] = []

@@ -147,7 +147,7 @@ def _sampling_of(events: Path) -> object:
         with events.open(encoding="utf-8") as lines:
             for line in lines:
                 event = json.loads(line)
-                if event.get("event") == "start":
+                if isinstance(event, dict) and event.get("event") == "start":
                     return event.get("sampling")
     except (OSError, ValueError):  # not begun; or cut where the run ended
         pass

@@ -56,7 +56,8 @@ class Teller:
                 workers=session.num_workers,
                 ps=num_ps,
                 dense_parameters=int(session.model.count_params()),
-                data=f"{', '.join(job.data.train)}: {files}, {train.summary.file_bytes / 1e6:.1f} MB of ORC",
+                data=f"{', '.join(job.data.train)}: {files}, {train.summary.file_bytes / 1e6:.1f} MB of ORC"
+                + (f", {train.sampling.words()}" if train.sampling else ""),
                 model=f"{job.model.name}: {settings}",
                 job=job.name,
                 seed=job.training.seed,

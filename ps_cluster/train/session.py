@@ -78,4 +78,5 @@ class Session:
             epochs=job.training.epochs if training else 1,
             shuffle_rows=job.data.shuffle_rows if training else 0,
             seed=job.training.seed,
+            sampling=samples.sampling.sampling if training and samples.sampling else None,
         )

@@ -3,9 +3,9 @@
 Usage: python -m tests.ps_cluster.sampled_training FOLDER, with the jobs FOLDER/with.yaml and FOLDER/without.yaml;
 writes FOLDER/with.json and FOLDER/without.json.
 
-The second one leaves the offsets out. Besides the figures of the evaluation, a result has the mean distance of the
-served model's probabilities from the true ones (column `truth` of the test rows), and their mean over that of the
-labels.
+The first is trained as a worker trains, the second one by steps without the offsets. Besides the figures of the
+evaluation, a result has the mean distance of the served model's probabilities from the true ones (column `truth` of the
+test rows), and their mean over that of the labels.
 """
 
 from __future__ import annotations
@@ -45,13 +45,14 @@ def trained(job_path: str, with_offset: bool, membership: Membership, devices: D
     import tensorflow as tf
 
     from data.raw_rows import raw_rows
-    from data.sampling import OFFSET, WEIGHT, file_key, sample
+    from data.sampling import WEIGHT, file_key, sample
     from ps_cluster.export.saved_model import export_saved_model
     from ps_cluster.job.load import load_job
     from ps_cluster.roles.telling import Teller
     from ps_cluster.roles.worker import evaluate_session
     from ps_cluster.train.checkpoint import newest_checkpoint, save_checkpoint
     from ps_cluster.train.dense import make_dense_optimizer
+    from ps_cluster.train.loop import train as train_all
     from ps_cluster.train.session import Session, samples_of
     from ps_cluster.train.step import make_train_step
 
@@ -61,23 +62,26 @@ def trained(job_path: str, with_offset: bool, membership: Membership, devices: D
     assert train.sampling is not None
     (stripe,) = raw_rows(train.paths)
     sampled = sample(train.sampling.sampling, stripe.columns, file_key(stripe.path), stripe.numbers)
-    rows = {name: column.to_numpy()[sampled.keep] for name, column in stripe.columns.items()}
-    columns = {"user": rows["user"], "item": rows["item"], "click": rows["click"].astype(np.float32)}
-    columns[WEIGHT] = sampled.weight
-    if with_offset:
-        columns[OFFSET] = sampled.offset
-    spec = {name: tf.TensorSpec([None], column.dtype) for name, column in columns.items()}
     session = Session(job_file, membership, devices)
     optimizer = make_dense_optimizer(job.optimizers.dense)
-    step = make_train_step(job, session.model, session.store, optimizer, session.devices, spec)
-    number, size = 0, job.training.batch_size
-    random = np.random.default_rng(1)
-    for _ in range(job.training.epochs):
-        order = random.permutation(len(sampled.weight))
-        for start in range(0, len(order), size):
-            number += 1
-            batch = {name: tf.constant(column[order[start : start + size]]) for name, column in columns.items()}
-            step(batch, tf.constant(number, tf.int64), tf.constant(1.0), tf.constant(True))
+    if with_offset:
+        done = train_all(session, train, optimizer, lambda progress: None)
+        number = done.steps
+        assert done.rows == job.training.epochs * len(sampled.weight)
+    else:
+        rows = {name: column.to_numpy()[sampled.keep] for name, column in stripe.columns.items()}
+        columns = {"user": rows["user"], "item": rows["item"], "click": rows["click"].astype(np.float32)}
+        columns[WEIGHT] = sampled.weight
+        spec = {name: tf.TensorSpec([None], column.dtype) for name, column in columns.items()}
+        step = make_train_step(job, session.model, session.store, optimizer, session.devices, spec)
+        number, size = 0, job.training.batch_size
+        random = np.random.default_rng(1)
+        for _ in range(job.training.epochs):
+            order = random.permutation(len(sampled.weight))
+            for start in range(0, len(order), size):
+                number += 1
+                batch = {name: tf.constant(column[order[start : start + size]]) for name, column in columns.items()}
+                step(batch, tf.constant(number, tf.int64), tf.constant(1.0), tf.constant(True))
     told = train.sampling.record()
     save_checkpoint(job_file.output, number, job, session.store, session.model, optimizer, told)
     with Teller(job_file, None) as teller:

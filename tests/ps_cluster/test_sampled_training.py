@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from data.orc_writer import OrcWriter, Settings
-from tests.ps_cluster.small_cluster import ROOT
+from tests.ps_cluster.small_cluster import ROOT, command, train
 
 USERS, ITEMS = 12, 10
 JOB: dict[str, Any] = {
@@ -40,7 +40,8 @@ JOB: dict[str, Any] = {
         "sparse": {"name": "adam", "learning_rate": 0.01},
         "dense": {"name": "adam", "learning_rate": 0.01},
     },
-    "training": {"batch_size": 256, "epochs": 4, "seed": 2},
+    "schedule": {"decay": "cosine", "decay_steps": 500, "final": 0.02},
+    "training": {"batch_size": 512, "epochs": 6, "seed": 2},
     "cluster": {"ps": 0},
     "output": "out",
 }
@@ -67,8 +68,8 @@ def write_log(path: Path, rows: int, seed: int) -> None:
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """Figures of two trainings, with the offsets and without."""
     folder = tmp_path_factory.mktemp("log")
-    write_log(folder / "train.orc", 60_000, 1)
-    write_log(folder / "test.orc", 30_000, 2)
+    write_log(folder / "train.orc", 150_000, 1)
+    write_log(folder / "test.orc", 60_000, 2)
     for how in ("with", "without"):
         job = {**JOB, "name": f"sampled-{how}", "output": f"out-{how}"}
         (folder / f"{how}.yaml").write_text(yaml.safe_dump(job))
@@ -93,3 +94,24 @@ def test_without_the_offset_they_would_be_far_too_high(found: dict[str, dict[str
     assert figures["calibration"] > 1.5
     assert figures["served_calibration"] > 1.5
     assert figures["served_error"] > 0.1
+
+
+@pytest.mark.slow
+def test_a_cluster_samples_the_rows_that_data_sample_counts(tmp_path: Path) -> None:
+    write_log(tmp_path / "train.orc", 150_000, 1)
+    write_log(tmp_path / "test.orc", 60_000, 2)
+    job = {**JOB, "cluster": {"ps": 1, "workers": 2}, "schedule": {**JOB["schedule"], "decay_steps": 250}}
+    run = train(tmp_path, job, "--report", "report.json")
+    assert run.status == 0, run.err
+    counted = command(tmp_path, "data", "sample", "job.yaml", "--dry-run", "--json")
+    assert counted.returncode == 0, counted.stderr
+    kept = json.loads(counted.stdout)["all"]["kept"]
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["rows"] == JOB["training"]["epochs"] * kept
+    assert report["calibration"] == pytest.approx(1, abs=0.05)
+    evaluated = command(tmp_path, "evaluate", "job.yaml")
+    assert json.loads(evaluated.stdout)["calibration"] == pytest.approx(report["calibration"], abs=1e-6)
+    run_json = json.loads((run.output / "run.json").read_text())
+    exported = json.loads((run.output / "export" / "1" / "assets.extra" / "training.json").read_text())
+    assert run_json["sampling"] == exported["sampling"] == report["sampling"]
+    assert report["sampling"]["rules"][0]["rates"] == [{"rows": "all", "rate": 0.2}]
