@@ -14,6 +14,11 @@ _HERE: Path = ("data", "sampling")
 
 def sampling_problems(sampling: Sampling, label: str) -> Iterator[Problem]:
     """Broken rules of the section; `label` is the name of the label's column."""
+    if sampling.presampled:
+        others = sorted(sampling.model_fields_set - {"presampled"})
+        if others:
+            yield Problem((*_HERE, others[0]), "no other field beside 'presampled'", listed(others))
+        return
     if not sampling.rules and sampling.replay is None:
         yield Problem(_HERE, "'rules' or 'replay'", "neither")
     if sampling.replay is not None and sampling.time is None:

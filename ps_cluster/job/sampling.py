@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,9 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from data.errors import DataError
+from data.files import open_input
+from data.orc_tail import read_tail
 from data.popularity import bands as popularity_bands
 from data.raw_rows import Progress, open_orc
 from data.replay import Replay, newest_time, rows_per_day, solve, steps
+from data.sampled_files import METADATA
 from data.sampling import Constant, Factor, Rate, Sampling, Steps, column_problems
 from data.where import Where, parse
 from ps_cluster.job import sampling_schema as schema
@@ -79,11 +83,32 @@ class Resolved:
         return told
 
 
-def sampling_of(job_file: JobFile, paths: Sequence[str], progress: Progress | None = None) -> Resolved | None:
+@dataclass(frozen=True)
+class Presampled:
+    """Training files that have been sampled before."""
+
+    told: dict[str, Any]
+    """What the files say of it: the `record` of that sampling."""
+    sampling = None
+
+    def words(self) -> str:
+        """In a few words."""
+        return "sampled before"
+
+    def record(self) -> dict[str, Any]:
+        """As `Resolved.record`."""
+        return self.told
+
+
+def sampling_of(
+    job_file: JobFile, paths: Sequence[str], progress: Progress | None = None
+) -> Resolved | Presampled | None:
     """How the training rows, of `paths`, are sampled; None when the job does not say."""
     data = job_file.job.data
     if data.sampling is None:
         return None
+    if data.sampling.presampled:
+        return _presampled(paths)
     seed = job_file.job.training.seed
     return resolve_sampling(data.sampling, data.label, seed, paths, job_file.folder, progress=progress)
 
@@ -137,6 +162,21 @@ def resolve_sampling(
         made.append(_of_replay(replay, section.time.column, newest, units))
         sampling = Sampling(label, seed, tuple(factor for factor, _ in made))
     return Resolved(sampling, tuple(part for _, part in made), newest, replay, where)
+
+
+def _presampled(paths: Sequence[str]) -> Presampled:
+    """What all the files say. Raises `DataError` when one says nothing, or something else than the first."""
+    told: dict[str, Any] | None = None
+    for path in paths:
+        with open_input(path) as file:
+            text = read_tail(file, path).user_metadata.get(METADATA)
+        if text is None:
+            raise DataError(f"{path}: expected a file made by `ps-cluster data sample`, found another")
+        found = json.loads(text)
+        if told is not None and found != told:
+            raise DataError(f"{path}: expected the sampling of {paths[0]}, found another one")
+        told = found
+    return Presampled(told or {})
 
 
 def _of_rule(

@@ -107,3 +107,8 @@ class Sampling(_Section):
     time: Time | None = Field(None, description="When a row happened; for `newest_hours` and `replay`.")
     rules: list[Rule] = Field([], description="Keep rates and weights; those of all rules that meet a row multiply.")
     replay: Replay | None = Field(None, description="Proportion of newest to older rows. Default: rows of any age.")
+    presampled: bool = Field(
+        False,
+        description="The training files were written by `ps-cluster data sample`: their weights and offsets are used, "
+        "and nothing is drawn again. No other field may stand beside it.",
+    )

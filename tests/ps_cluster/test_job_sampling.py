@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from data.checksums import add_metadata
 from data.errors import DataError
 from data.popularity import count_ids
 from data.sampling import effect
 from data.where import parse
 from ps_cluster.errors import UserError
 from ps_cluster.job.load import load_job
-from ps_cluster.job.sampling import Resolved, resolve_sampling
+from ps_cluster.job.resolve import columns_of, training_columns_of
+from ps_cluster.job.sampling import Resolved, resolve_sampling, sampling_of
 from ps_cluster.job.sampling_schema import Sampling
 from tests.data import orc_files
 from tests.ps_cluster.job_texts import SAMPLED, write
@@ -131,6 +133,28 @@ def test_a_section_must_say_something(tmp_path: Path) -> None:
     start, end = SAMPLED.index("    seed: 3"), SAMPLED.index("features:")
     with pytest.raises(UserError, match="expected 'rules' or 'replay', found neither"):
         load_job(write(tmp_path, SAMPLED[:start] + "    seed: 3\n" + SAMPLED[end:]))
+
+
+def test_files_sampled_before_are_not_sampled_again(tmp_path: Path) -> None:
+    text = SAMPLED.replace("    seed: 3\n", "    seed: 3\n    presampled: true\n")
+    with pytest.raises(UserError) as caught:
+        load_job(write(tmp_path, text))
+    assert str(caught.value).endswith(
+        "data.sampling.replay: expected no other field beside 'presampled', found 'replay', 'rules', 'seed', 'time'"
+    )
+    start, end = SAMPLED.index("    seed: 3"), SAMPLED.index("features:")
+    job_file = load_job(write(tmp_path, SAMPLED[:start] + "    presampled: true\n" + SAMPLED[end:]))
+    names = [column.name for column in training_columns_of(job_file.job)]
+    assert names == [*(column.name for column in columns_of(job_file.job)), "sample_weight", "sample_offset"]
+    paths, _ = log(tmp_path)
+    with pytest.raises(DataError, match=r"a.orc: expected a file made by `ps-cluster data sample`, found another"):
+        sampling_of(job_file, paths)
+    for path, told in zip(paths, ('{"seed": 1}', '{"seed": 2}')):
+        add_metadata(path, {"ps_cluster.sampling": told})
+    with pytest.raises(DataError, match=r"b.orc: expected the sampling of .*a.orc, found another one"):
+        sampling_of(job_file, paths)
+    found = sampling_of(job_file, paths[:1])
+    assert found is not None and found.record() == {"seed": 1}
 
 
 DAY = 86_400

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from data.orc_writer import OrcWriter, Settings
+from data.orc_writer import OrcWriter
+from ps_cluster.cli.main import main
 from tests.ps_cluster.small_cluster import ROOT, command, train
 
 USERS, ITEMS = 12, 10
@@ -60,23 +61,27 @@ def write_log(path: Path, rows: int, seed: int) -> None:
         "truth": truth,
     }
     batch = pa.RecordBatch.from_pydict(columns)
-    with OrcWriter(str(path), batch.schema, settings=Settings(stripe_bytes=1 << 26)) as writer:
+    with OrcWriter(str(path), batch.schema) as writer:
         writer.write(batch)
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """Figures of two trainings, with the offsets and without."""
+    """Figures of three trainings: with the offsets, without, and on files that have been sampled before."""
     folder = tmp_path_factory.mktemp("log")
     write_log(folder / "train.orc", 150_000, 1)
     write_log(folder / "test.orc", 60_000, 2)
     for how in ("with", "without"):
         job = {**JOB, "name": f"sampled-{how}", "output": f"out-{how}"}
         (folder / f"{how}.yaml").write_text(yaml.safe_dump(job))
+    assert main(["data", "sample", str(folder / "with.yaml"), "--out", str(folder / "sampled")]) == 0
+    data = {**JOB["data"], "train": ["sampled"], "sampling": {"presampled": True}}
+    job = {**JOB, "name": "presampled", "output": "out-presampled", "data": data}
+    (folder / "presampled.yaml").write_text(yaml.safe_dump(job))
     command = [sys.executable, "-m", "tests.ps_cluster.sampled_training", str(folder)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
-    return {how: json.loads((folder / f"{how}.json").read_text()) for how in ("with", "without")}
+    return {how: json.loads((folder / f"{how}.json").read_text()) for how in ("with", "without", "presampled")}
 
 
 def test_predictions_are_calibrated_as_if_nothing_had_been_sampled(found: dict[str, dict[str, Any]]) -> None:
@@ -87,6 +92,14 @@ def test_predictions_are_calibrated_as_if_nothing_had_been_sampled(found: dict[s
     assert figures["served_error"] < 0.02
     assert figures["exported"]["sampling"] == figures["recorded"]
     assert figures["recorded"]["rules"][0]["rates"] == [{"rows": "all", "rate": 0.2}]
+
+
+def test_files_sampled_before_train_the_same(found: dict[str, dict[str, Any]]) -> None:
+    figures = found["presampled"]
+    assert figures["kept"] == figures["read"] == found["with"]["kept"]
+    assert figures["calibration"] == pytest.approx(1, abs=0.05)
+    assert figures["served_error"] < 0.02
+    assert figures["exported"]["sampling"] == figures["recorded"] == found["with"]["recorded"]
 
 
 def test_without_the_offset_they_would_be_far_too_high(found: dict[str, dict[str, Any]]) -> None:

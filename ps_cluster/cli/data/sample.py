@@ -30,16 +30,19 @@ def _run(args: argparse.Namespace) -> int:
     from data.paths import expand
     from data.sampled_files import METADATA, count_sampled, write_sampled
     from ps_cluster.job.load import load_job
-    from ps_cluster.job.sampling import sampling_of
+    from ps_cluster.job.sampling import Resolved, sampling_of
     from ps_cluster.report.sampled import summary_of, table_of
 
     job_file = load_job(args.job)
-    if job_file.job.data.sampling is None:
+    section = job_file.job.data.sampling
+    if section is None:
         raise UserError(f"{args.job}: data: expected 'sampling', found no such field")
+    if section.presampled:
+        raise UserError(f"{args.job}: data.sampling.presampled: expected false, as rows are to be drawn, found true")
     paths = expand(job_file.job.data.train, job_file.folder)
     with Progress("ages") as progress:
         resolved = sampling_of(job_file, paths, progress.show)
-    assert resolved is not None  # asked above
+    assert isinstance(resolved, Resolved)  # asked above
     groups = [part.group_of for part in resolved.parts]
     with Progress("sampling") as progress:
         if args.dry_run:
