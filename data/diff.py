@@ -119,6 +119,7 @@ def diff(
         chunks = merged(*streams, names) if is_merged else partitioned(*streams, names, max(a.rows, b.rows))
         for one, other in chunks:
             findings.compare(one, other)
+            del one, other  # or they would live on while the next are read
     return Difference(
         rows_a=a.rows,
         rows_b=b.rows,

@@ -18,7 +18,7 @@ import pyarrow as pa
 from data.sort_order import Keys, sort_keys
 from data.value_codes import codes, combined
 
-PART_BYTES = 64 << 20
+PART_BYTES = 32 << 20
 _MOST_PARTS = 128
 
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from ps_cluster.cli.data import append, diff, inspect, movielens, synth
+from ps_cluster.cli.data import (
+    append,
+    diff,
+    inspect,
+    movielens,
+    popularity,
+    sample,
+    synth,
+)
 from ps_cluster.errors import RunError
 
 # In the order of the help text. A module has `add_parser(kinds)`, which sets `run` as its parser's default and imports
@@ -16,6 +24,8 @@ KINDS = (
     movielens,
     synth,
     append,
+    popularity,
+    sample,
 )
 
 
