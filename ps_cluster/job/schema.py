@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Union
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from models.config import ModelConfig
+from ps_cluster.job.sampling_schema import Sampling
 
 # `expected` is what a message about a wrong value calls a right one.
 Name = Annotated[
@@ -93,6 +94,9 @@ class DataSection(_Section):
     )
     prefetch_batches: AutoOrCount = Field(
         "auto", description="Batches that are ready before the worker asks. `auto`: tuned while running."
+    )
+    sampling: Sampling | None = Field(
+        None, description="Which training rows are kept, and how much they count. Default: all, equally."
     )
 
 

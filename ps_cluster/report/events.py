@@ -35,6 +35,7 @@ def start(
     tables: int | None = None,
     where: str | None = None,
     files_lost: Sequence[str] | None = None,
+    sampling: Mapping[str, Any] | None = None,
 ) -> Event:
     """Training begins.
 
@@ -43,6 +44,7 @@ def start(
     data, model: one line for a person each, such as `train.orc, 1 file, 3.1 MB` and `rankmixer, 8 tokens of
     64`. batch_size: rows per worker and step. tables: number of embedding tables. where: the condition that rows
     have to meet. files_lost: what is wrong with each file that is left out.
+    sampling: rates by which the training rows are sampled (`ps_cluster.job.sampling`).
     """
     return _event("start", locals(), keep=("steps_total",))
 

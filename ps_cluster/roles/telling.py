@@ -50,7 +50,7 @@ class Teller:
         settings = ", ".join(
             f"{name} {value}" for name, value in job.model.model_dump(exclude={"name", "groups"}).items()
         )
-        summary = train.plan.files
+        summary, sampling = train.plan.files, train.samples.sampling
         files = "1 file" if summary.files == 1 else f"{summary.files} files"
         if self._lines is not None:
             # Only now: before the worker has joined the cluster it must not use TensorFlow.
@@ -63,13 +63,15 @@ class Teller:
                 workers=session.num_workers,
                 ps=num_ps,
                 dense_parameters=int(session.model.count_params()),
-                data=f"{', '.join(job.data.train)}: {files}, {summary.file_bytes / 1e6:.1f} MB of ORC",
+                data=f"{', '.join(job.data.train)}: {files}, {summary.file_bytes / 1e6:.1f} MB of ORC"
+                + (f", {sampling.words()}" if sampling else ""),
                 model=f"{job.model.name}: {settings}",
                 job=job.name,
                 seed=job.training.seed,
                 epochs=job.training.epochs,
                 batch_size=job.training.batch_size,
                 tables=len(tables_of(job)),
+                sampling=sampling.record() if sampling else None,
                 where=job.data.where,
                 files_lost=_files_lost(train, test),
             )

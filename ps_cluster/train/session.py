@@ -10,6 +10,7 @@ from data.footers import FileSummary
 from data.orc import ReadSpec
 from data.paths import expand
 from data.plan import Checked, check
+from data.sampling import Sampling
 from data.threads import threads_for
 from data.where import parse
 from models.build import build_model
@@ -17,7 +18,8 @@ from ps_cluster.embedding.groups import TableGroup, plan_groups
 from ps_cluster.embedding.ps_store import Placement, PsEmbeddingStore
 from ps_cluster.errors import UserError
 from ps_cluster.job.membership import Membership
-from ps_cluster.job.resolve import JobFile, columns_of, inputs_of, tables_of
+from ps_cluster.job.resolve import JobFile, columns_of, inputs_of, tables_of, training_columns_of
+from ps_cluster.job.sampling import Presampled, Resolved, sampling_of
 from ps_cluster.job.schema import DenseFeature, Job
 from ps_cluster.train.connect import Devices
 
@@ -34,6 +36,8 @@ class Samples:
 
     paths: tuple[str, ...]
     checked: Checked
+    sampling: Resolved | Presampled | None = None
+    """Of training rows; None: all count alike."""
 
     @property
     def summary(self) -> FileSummary:
@@ -47,15 +51,23 @@ def samples_of(job_file: JobFile, side: str) -> Samples:
     if not patterns:
         raise UserError(f"{job_file.path}: data.{side}: expected at least one path, found none")
     paths = tuple(expand(patterns, job_file.folder))
-    return Samples(paths, check(read_spec(job_file.job, paths, training=side == "train")))
+    if side != "train":
+        return Samples(paths, check(read_spec(job_file.job, paths)))
+    checked = check(read_spec(job_file.job, paths, training=True))
+    sampling = sampling_of(job_file, tuple(footer.path for footer in checked.footers))
+    if sampling is not None and sampling.sampling is not None:  # it may need more columns
+        checked = check(read_spec(job_file.job, paths, training=True, sampling=sampling.sampling))
+    return Samples(paths, checked, sampling)
 
 
-def read_spec(job: Job, paths: tuple[str, ...], *, training: bool) -> ReadSpec:
-    """All rows of `paths`: shuffled and repeated for training, else once in the files' order."""
+def read_spec(
+    job: Job, paths: tuple[str, ...], *, training: bool = False, sampling: Sampling | None = None
+) -> ReadSpec:
+    """All rows of `paths`: shuffled, sampled and repeated for training, else once in the files' order."""
     data = job.data
     spec = ReadSpec(
         paths=paths,
-        columns=tuple(columns_of(job)),
+        columns=tuple(training_columns_of(job) if training else columns_of(job)),
         batch_rows=job.training.batch_size,
         seed=job.training.seed,
         where=parse(data.where) if data.where is not None else None,
@@ -73,6 +85,7 @@ def read_spec(job: Job, paths: tuple[str, ...], *, training: bool) -> ReadSpec:
         shuffle_rows=data.shuffle_rows,
         interleave_stripes=data.interleave_stripes,
         drop_remainder=data.drop_remainder,
+        sampling=sampling,
     )
 
 
@@ -100,7 +113,8 @@ class Session:
 
     def read_spec(self, samples: Samples, *, training: bool) -> ReadSpec:
         """This worker's share of the samples, decoded by its share of the machine's cores."""
-        spec = read_spec(self.job, samples.paths, training=training)
+        sampling = samples.sampling.sampling if samples.sampling else None
+        spec = read_spec(self.job, samples.paths, training=training, sampling=sampling)
         return replace(
             spec,
             shard=self.rank,

@@ -21,6 +21,7 @@ _PROGRESS_SECONDS = 0.5
 class Share:
     """This worker's part of the samples, and what all parts come to."""
 
+    samples: Samples
     spec: ReadSpec
     plan: Plan
     rows: int
@@ -61,7 +62,7 @@ def share_of(session: Session, samples: Samples, *, training: bool, progress: Ca
             raise DataError(f"data.drop_remainder: expected a full batch of {side} rows, found {found}")
         field = "data.where: expected a condition" if spec.where else "data.sampling: expected rates"
         raise DataError(f"{field} to keep {side} rows, found none of {summary.rows} kept")
-    return Share(spec, plan, rows, batches)
+    return Share(samples, spec, plan, rows, batches)
 
 
 def _check_same_files(found: np.ndarray) -> None:
