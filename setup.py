@@ -27,6 +27,7 @@ PYTHON_REQUIRES = ">=3.11,<3.12"  # tensorflow-recommenders-addons has no wheel 
 REQUIREMENTS = [
     "horovod==0.28.1",
     "numpy==1.26.4",
+    "protobuf==4.25.9",
     "pyarrow==25.0.1",  # 26 refuses NumPy 1.26
     "pydantic==2.14.4",
     "pyorc==0.12.0",
@@ -40,9 +41,12 @@ REQUIREMENTS = [
 
 EXTRAS = {
     "dev": [
+        "Flask==3.1.3",
+        "flask-cors==6.0.5",
         "hypothesis==6.170.17",
         "jsonschema==4.26.0",
         "kubernetes-validate==1.37.0",
+        "moto==5.2.5",
         "mypy==2.4.1",
         "pytest==9.2.0",
         "pytest-xdist==3.8.0",
@@ -58,9 +62,15 @@ INDIRECT = [
     "ast_serialize==0.13.1",
     "astunparse==1.6.3",
     "attrs==26.1.0",
+    "blinker==1.9.0",
+    "boto3==1.44.8",
+    "botocore==1.44.8",
     "certifi==2026.10.19.post1",
+    "cffi==2.1.1",
     "charset-normalizer==3.5.3",
+    "click==8.5.1",
     "cloudpickle==3.1.3",
+    "cryptography==50.0.2",
     "execnet==2.1.2",
     "flatbuffers==25.12.19",
     "gast==0.7.0",
@@ -70,6 +80,9 @@ INDIRECT = [
     "idna==3.20",
     "importlib_resources==7.1.0",
     "iniconfig==2.3.1",
+    "itsdangerous==2.2.0",
+    "Jinja2==3.1.6",
+    "jmespath==1.1.0",
     "jsonschema-specifications==2025.9.1",
     "keras==3.15.1",
     "libclang==18.1.1",
@@ -86,13 +99,16 @@ INDIRECT = [
     "packaging==26.4",
     "pathspec==1.1.1",
     "pluggy==1.7.0",
-    "protobuf==4.25.9",
     "psutil==7.2.2",
+    "pycparser==3.12",
     "pydantic_core==2.50.5",
     "Pygments==2.21.0",
+    "python-dateutil==2.9.0.post0",
     "referencing==0.37.0",
     "requests==2.34.2",
+    "responses==0.26.3",
     "rpds-py==2026.9.1",
+    "s3transfer==0.19.3",
     "six==1.17.0",
     "sortedcontainers==2.4.0",
     "tensorboard==2.16.2",
@@ -104,6 +120,7 @@ INDIRECT = [
     "urllib3==2.8.0",
     "Werkzeug==3.1.9",
     "wrapt==2.5.2",
+    "xmltodict==1.0.4",
 ]
 
 # What builds Horovod and this package; Horovod's own setup.py needs a setuptools below 80.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,6 +12,7 @@ import pyorc
 
 from data.columns import Column, accepts, expected_type
 from data.errors import DataError
+from data.files import open_input
 from data.stripes import Stripe
 
 _SHOWN_PROBLEMS = 20
@@ -42,8 +42,8 @@ class FileSummary:
 def read_footer(path: str) -> Footer:
     """The footer of the ORC file `path`. Raises `DataError` when there is none to read."""
     try:
-        with open(path, "rb") as file:
-            file_bytes = os.fstat(file.fileno()).st_size
+        with open_input(path) as file:
+            file_bytes = file.size()
             if file_bytes == 0:
                 raise DataError(f"{path}: expected an ORC file, found an empty file (0 bytes)")
             magic = file.read(3)
@@ -51,9 +51,10 @@ def read_footer(path: str) -> Footer:
                 raise DataError(f"{path}: expected an ORC file, found one that starts with {magic!r}")
             file.seek(0)
             # pyarrow decodes and so has the last word on types, but does not tell how many rows a stripe has.
-            schema = orc.ORCFile(path).schema
+            schema = orc.ORCFile(file).schema
             stripes: list[Stripe] = []
             first_row = 0
+            file.seek(0)
             for index, stripe in enumerate(pyorc.Reader(file).iter_stripes()):
                 stripes.append(Stripe(path, index, first_row, len(stripe)))
                 first_row += len(stripe)

@@ -2,10 +2,7 @@
 
 The columns are encoded by `pyarrow.orc`: it takes Arrow batches as they are, while pyorc takes a Python
 tuple a row, which costs more than the encoding itself. What pyarrow cannot do is user metadata in the
-footer; that is added when the file is closed. ORC's footer is a run of compressed blocks that decode to
-one protobuf message, and protobuf messages merge by concatenation: so one more, uncompressed, block
-with the metadata field is appended to the footer and the footer's length in the postscript is corrected
-(ORC specification v1, "File Tail").
+footer; that, and with it the checksums, is added when the file is closed.
 """
 
 from __future__ import annotations
@@ -14,21 +11,47 @@ import contextlib
 import io
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import pyarrow as pa
 from pyarrow import orc
 
-# 15 to 20 thousand rows of two dozen columns a stripe: enough for the encodings, and several stripes to
-# share out and shuffle. Blocks above 64 KiB saved nothing at this stripe size, and a stripe only counts
-# blocks that are full.
-STRIPE_BYTES = 1 << 19
-BLOCK_BYTES = 1 << 16
+from data.checksums import add_metadata
+from data.orc_footer import sync
 
-_WIRE_VARINT, _WIRE_BYTES = 0, 2
-_FOOTER_METADATA = 5
-_POSTSCRIPT_FOOTER_LENGTH = 1
+
+@dataclass(frozen=True)
+class Settings:
+    """How a file is encoded. Raises `ValueError` for values that make no sense."""
+
+    codec: Literal["zstd", "zlib", "snappy", "lz4", "none"] = "zstd"
+    stripe_bytes: int = 1 << 19
+    """Encoded size at which a stripe ends. The default gives 15 to 20 thousand rows of two dozen columns: enough for
+    the encodings, and several stripes to share out and shuffle. Only blocks that are full count."""
+    block_bytes: int = 1 << 16
+    """Most bytes that are compressed as one; a multiple of 64 KiB. More saved nothing at the default stripe size."""
+    row_index_stride: int = 10_000
+    """Rows of a row group, the smallest unit that `where` can skip."""
+    strategy: Literal["compression", "speed"] = "compression"
+    bloom_columns: tuple[str, ...] = ()
+    """Columns of numbers with a bloom filter in each row group."""
+    bloom_fpp: float = 0.05
+    """Share of wrong positives of those."""
+
+    def __post_init__(self) -> None:
+        if self.codec not in ("zstd", "zlib", "snappy", "lz4", "none"):
+            raise ValueError(f"codec: expected one of zstd, zlib, snappy, lz4, none; found {self.codec!r}")
+        if self.strategy not in ("compression", "speed"):
+            raise ValueError(f"strategy: expected compression or speed, found {self.strategy!r}")
+        for field in ("stripe_bytes", "row_index_stride"):
+            if getattr(self, field) < 1:
+                raise ValueError(f"{field}: expected at least 1, found {getattr(self, field)}")
+        if self.block_bytes % (1 << 16) or not 0 < self.block_bytes < 1 << 23:
+            raise ValueError(f"block_bytes: expected a multiple of 65,536 below 8 MiB, found {self.block_bytes}")
+        if not 0 < self.bloom_fpp < 1:
+            raise ValueError(f"bloom_fpp: expected a number above 0 and below 1, found {self.bloom_fpp}")
 
 
 class OrcWriter:
@@ -37,7 +60,14 @@ class OrcWriter:
     Leaving a `with` block by an exception, or `discard()`, removes what was written.
     """
 
-    def __init__(self, path: str, schema: pa.Schema, metadata: Mapping[str, str] | None = None):
+    def __init__(
+        self,
+        path: str,
+        schema: pa.Schema,
+        metadata: Mapping[str, str] | None = None,
+        settings: Settings = Settings(),
+    ):
+        bloom_ids = _type_ids(path, schema, settings.bloom_columns)
         self.path = path
         self.rows = 0
         self._schema = schema
@@ -47,10 +77,13 @@ class OrcWriter:
         self._sink = _Sink(self._beside)
         self._writer = orc.ORCWriter(
             self._sink,
-            stripe_size=STRIPE_BYTES,
-            compression="zstd",
-            compression_block_size=BLOCK_BYTES,
-            compression_strategy="compression",
+            stripe_size=settings.stripe_bytes,
+            compression="uncompressed" if settings.codec == "none" else settings.codec,
+            compression_block_size=settings.block_bytes,
+            compression_strategy=settings.strategy,
+            row_index_stride=settings.row_index_stride,
+            bloom_filter_columns=bloom_ids or None,
+            bloom_filter_fpp=settings.bloom_fpp,
         )
 
     def write(self, batch: pa.RecordBatch | pa.Table) -> None:
@@ -63,7 +96,7 @@ class OrcWriter:
             self.rows += table.num_rows
 
     def close(self) -> None:
-        """Finishes the file, adds the metadata, syncs it to disk and gives it its name."""
+        """Finishes the file, adds metadata and checksums, syncs it to disk and gives it its name."""
         if self._closed:
             return
         try:
@@ -72,8 +105,7 @@ class OrcWriter:
             self._writer.close()
             self._sink.finish()
             add_metadata(self._beside, self._metadata)
-            with open(self._beside, "rb+") as file:
-                os.fsync(file.fileno())
+            sync(self._beside)
             os.replace(self._beside, self.path)
         except BaseException:
             self.discard()
@@ -137,72 +169,25 @@ class _Sink(io.RawIOBase):
             self.finish()
 
 
-def add_metadata(path: str, metadata: Mapping[str, str]) -> None:
-    """Adds user metadata to the footer of a compressed ORC file, in place: for files nobody reads yet."""
-    if not metadata:
-        return
-    message = b"".join(
-        _field(_FOOTER_METADATA, _field(1, name.encode()) + _field(2, value.encode()))
-        for name, value in metadata.items()
-    )
-    with open(path, "rb+") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(size - 1)
-        postscript_length = file.read(1)[0]
-        file.seek(size - 1 - postscript_length)
-        postscript = file.read(postscript_length)
-        file.seek(size - 1 - postscript_length)
-        added = _uncompressed_blocks(message)
-        changed = _with_longer_footer(postscript, len(added))
-        file.write(added + changed + bytes([len(changed)]))
-
-
-def _uncompressed_blocks(content: bytes) -> bytes:
-    """Blocks with a 3-byte little-endian header `length * 2 + 1`; the last bit says "not compressed"."""
-    size = BLOCK_BYTES
-    pieces = [content[start : start + size] for start in range(0, len(content), size)]
-    return b"".join((len(piece) * 2 + 1).to_bytes(3, "little") + piece for piece in pieces)
-
-
-def _with_longer_footer(postscript: bytes, added_bytes: int) -> bytes:
-    """The postscript with `added_bytes` more in its footer length; every other field as it was."""
-    result = b""
-    position = 0
-    while position < len(postscript):
-        start = position
-        key, position = _read_varint(postscript, position)
-        number, wire = key >> 3, key & 7
-        value, position = _read_varint(postscript, position)
-        if wire == _WIRE_BYTES:
-            position += value
-        elif wire != _WIRE_VARINT:
-            raise ValueError(f"unexpected wire type {wire} in an ORC postscript")
-        if number == _POSTSCRIPT_FOOTER_LENGTH:
-            result += _varint(key) + _varint(value + added_bytes)
-        else:
-            result += postscript[start:position]
+def _type_ids(path: str, schema: pa.Schema, names: tuple[str, ...]) -> list[int]:
+    """ORC type ids of top-level columns of numbers: a pre-order count of the schema's nodes, from the root, 0."""
+    ids: dict[str, tuple[int, pa.DataType]] = {}
+    number = 1
+    for field in schema:
+        ids.setdefault(field.name, (number, field.type))
+        number += _nodes(field.type)
+    result = []
+    for name in names:
+        if name not in ids:
+            raise ValueError(f"{path}: bloom_columns: expected columns of the file, found {name}")
+        number, kind = ids[name]
+        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+            raise ValueError(f"{path}: bloom_columns: expected columns of numbers, found {name} of type {kind}")
+        result.append(number)
     return result
 
 
-def _field(number: int, content: bytes) -> bytes:
-    return _varint(number << 3 | _WIRE_BYTES) + _varint(len(content)) + content
-
-
-def _varint(value: int) -> bytes:
-    result = bytearray()
-    while value > 0x7F:
-        result.append(value & 0x7F | 0x80)
-        value >>= 7
-    result.append(value)
-    return bytes(result)
-
-
-def _read_varint(data: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-        shift += 7
+def _nodes(kind: pa.DataType) -> int:
+    if pa.types.is_map(kind):  # in Arrow a list of structs, in ORC a type of two parts
+        return 1 + _nodes(kind.key_type) + _nodes(kind.item_type)
+    return 1 + sum(_nodes(kind.field(k).type) for k in range(kind.num_fields))
