@@ -22,7 +22,7 @@ from data.convert.keys import order_of
 from data.convert.ranks import Ranks, in_order
 from data.convert.runs import Run, RunReader
 from data.convert.schema import HASHED, SamplesSchema, arrow_schema
-from data.orc_writer import OrcWriter
+from data.orc_writer import OrcWriter, Settings
 
 FORMAT_VERSION = 1
 # Chunks are multiples of this, which is what pyarrow's encoder takes at once.
@@ -109,7 +109,8 @@ def write_file(
     """Writes one training file of `rows` rows; it is there whole or not at all."""
     time, user = schema.time_column, (schema.sort_columns or (None,))[0]
     times, users = _Range(), _Range()
-    with OrcWriter(path, arrow_schema(schema), file_metadata(schema, rows, sources), **_settings(schema)) as writer:
+    settings = Settings(bloom_columns=tuple(schema.output.bloom_columns))
+    with OrcWriter(path, arrow_schema(schema), file_metadata(schema, rows, sources), settings) as writer:
         for table in tables:
             writer.write(table)
             times.add(table, time)
@@ -147,14 +148,6 @@ def sha256_of(path: str) -> str:
 def info_text(info: FileInfo) -> str:
     """The info as JSON."""
     return json.dumps(asdict(info))
-
-
-def _settings(schema: SamplesSchema) -> dict[str, object]:
-    if not schema.output.bloom_columns:
-        return {}
-    from data.orc_writer import Settings
-
-    return {"settings": Settings(bloom_columns=tuple(schema.output.bloom_columns))}
 
 
 class _Range:
