@@ -1,7 +1,7 @@
 """Arrow arrays of texts and numbers as arrays of one type, with a mask of the values that do not fit.
 
-Each function takes an array that may hold nulls and gives (values, wrong): `values` has a null wherever the input has one
-and wherever `wrong`, a bool array `[rows]` or None for "nothing", is true.
+Each function takes an array that may hold nulls and gives (values, wrong): `values` has a null wherever the input has
+one and wherever `wrong`, a bool array `[rows]` or None for "nothing", is true.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ _EXACT = float(2**53)
 def is_text(kind: pa.DataType) -> bool:
     """Whether values are texts or bytes."""
     return (
-        pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_large_string(kind)
+        pa.types.is_string(kind)
+        or pa.types.is_binary(kind)
+        or pa.types.is_large_string(kind)
         or pa.types.is_large_binary(kind)
     )
 

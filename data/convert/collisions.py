@@ -1,7 +1,7 @@
 """Counting texts that share their id with another text, exactly, in bounded memory.
 
-Every distinct text of a column is a pair (id, second hash); pairs are kept sorted in files, one for each run. A column's
-collisions are its distinct pairs less its distinct ids: counted one range of ids after another.
+Every distinct text of a column is a pair (id, second hash); pairs are kept sorted in files, one for each run. A
+column's collisions are its distinct pairs less its distinct ids: counted one range of ids after another.
 """
 
 from __future__ import annotations

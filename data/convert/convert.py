@@ -1,8 +1,8 @@
 """A conversion from start to end: sources to runs, runs to training files, a manifest.
 
-Both steps are shared out over processes, and what is done is kept: a conversion that was killed continues. Rows are in a
-total order - sort key, then source, then row - and files are cut by rank, so the files are the same bytes whatever the
-number of processes, the memory and the kills on the way.
+Both steps are shared out over processes, and what is done is kept: a conversion that was killed continues. Rows are in
+a total order - sort key, then source, then row - and files are cut by rank, so the files are the same bytes whatever
+the number of processes, the memory and the kills on the way.
 """
 
 from __future__ import annotations
@@ -52,10 +52,17 @@ class Settings:
         return max(LEAST_MEMORY_BYTES, self.memory_bytes // max(1, self.processes))
 
 
+DEFAULTS = Settings()
+
+
 def convert(
-    patterns: Sequence[str], schema: SamplesSchema, out: str, settings: Settings = Settings(), base: str = ".",
+    patterns: Sequence[str],
+    schema: SamplesSchema,
+    out: str,
+    settings: Settings = DEFAULTS,
+    base: str = ".",
     progress: Progress = lambda step, done, total: None,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Converts the sources into the folder `out`; the manifest, also when it was there already.
 
     Raises DataError for wrong input: files, rows, an output that is another conversion's or in use.
@@ -97,9 +104,7 @@ class RunMaker:
     def make(self, number: int, unit: Unit, start: int, report: Callable[[int], None]) -> list[Run]:
         """Converts the unit from row `start` on; reports bytes read."""
         schema, runs, reported = self._schema, [], 0
-        builder = RunBuilder(
-            self._folder, number, start, schema.sort_columns, arrow_schema(schema), self._run_bytes
-        )
+        builder = RunBuilder(self._folder, number, start, schema.sort_columns, arrow_schema(schema), self._run_bytes)
         end, damage = start, None
         for raw in read(unit, schema, start):
             if raw.damage is not None:
@@ -177,9 +182,13 @@ def _make_runs(
 
 
 def _write_files(
-    work: Work, runs: list[Run], sources: list[SourceFile], schema: SamplesSchema, settings: Settings,
+    work: Work,
+    runs: list[Run],
+    sources: list[SourceFile],
+    schema: SamplesSchema,
+    settings: Settings,
     progress: Progress,
-) -> list[FileInfo]:  # fmt: skip
+) -> list[FileInfo]:
     filled = [run for run in runs if run.rows]
     _check_memory(filled, settings)
     if schema.sort_columns and filled:
@@ -213,9 +222,13 @@ def _check_memory(runs: list[Run], settings: Settings) -> None:
 
 
 def _manifest(
-    work: Work, identity: dict[str, Any], files: list[FileInfo], runs: list[Run], schema: SamplesSchema,
+    work: Work,
+    identity: dict[str, Any],
+    files: list[FileInfo],
+    runs: list[Run],
+    schema: SamplesSchema,
     settings: Settings,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     bad, nulls, moved = Counter[str](), Counter[str](), Counter[str]()
     for run in runs:
         bad.update(run.bad)
@@ -228,8 +241,10 @@ def _manifest(
             arrays = [np.load(os.path.join(work.runs, file.name), mmap_mode="r") for file in pairs if file.bytes > 128]
             ids, collisions = count_collisions(arrays, settings.process_bytes // 128)
             hashed[column.name] = {
-                "distinct_ids": ids, "collisions": collisions, "moved": moved[column.name],
-            }  # fmt: skip
+                "distinct_ids": ids,
+                "collisions": collisions,
+                "moved": moved[column.name],
+            }
     rows = sum(run.rows for run in runs)
     return {
         "format_version": FORMAT_VERSION,

@@ -7,6 +7,9 @@ Nothing but NumPy is needed where rows are converted.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 
@@ -32,13 +35,13 @@ def second_hash(strings: pa.Array) -> np.ndarray:
     return _chunked(strings, _chains)
 
 
-def _chunked(strings: pa.Array, function: object) -> np.ndarray:
+def _chunked(strings: pa.Array, function: Callable[..., np.ndarray]) -> np.ndarray:
     starts, lengths, data = _layout(strings)
     result = np.empty(len(strings), np.uint64)
     with np.errstate(over="ignore"):
         for first in range(0, len(strings), _CHUNK):
             part = slice(first, first + _CHUNK)
-            result[part] = function(data, starts[part], lengths[part])  # type: ignore[operator]
+            result[part] = function(data, starts[part], lengths[part])
     return result
 
 
@@ -168,7 +171,7 @@ class _State:
         self.z = _shift_mix(self.y * _K2 + np.uint64(113)) * _K2
         self.v, self.w = (zeros, zeros), (zeros, zeros)
 
-    def take(self, at: np.ndarray, multiplier: Words, nine: np.uint64) -> None:
+    def take(self, at: np.ndarray, multiplier: Any, nine: np.uint64) -> None:
         """Takes in the 64 bytes at `at`."""
         words, (v0, v1), (w0, w1) = self.words, self.v, self.w
         x = _rotated(self.x + self.y + v0 + words[at + 8], 37) * multiplier

@@ -3,8 +3,8 @@
 The id of a text is FarmHash Fingerprint64 of its UTF-8 bytes, as a signed integer; with a seed other than 0, of
 `SEED:text`. In TensorFlow: `tf.bitcast(tf.fingerprint(tf.strings.join(["SEED:", text])), tf.int64)`; in BigQuery:
 `FARM_FINGERPRINT(CONCAT("SEED:", text))`. Two ids are reserved: `EMPTY_ID` for the empty text, `MISSING_ID` for jobs to
-declare as the stand-in of a null (a null itself stays a null). A text whose hash is one of them gets another id, its hash
-with the highest bit flipped.
+declare as the stand-in of a null (a null itself stays a null). A text whose hash is one of them gets another id, its
+hash with the highest bit flipped.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Merging runs: one training file at a time, a chunk of rows at a time.
 
 The rows of a file are known by rank, so files are written independently of each other, in any order, by any process. A
-chunk is cut out of all runs, put in order as a whole, and written: no step is per row. The encoder sees chunks of the same
-lengths whatever the memory, so the bytes of a file depend on the rows alone.
+chunk is cut out of all runs, put in order as a whole, and written: no step is per row. Chunks are multiples of what the
+encoder takes at once whatever the memory, so the bytes of a file depend on the rows alone.
 """
 
 from __future__ import annotations
@@ -103,9 +103,13 @@ class Merge:
 
 
 def write_file(
-    path: str, rows: int, tables: Iterator[pa.Table], schema: SamplesSchema, sources: Sequence[str],
+    path: str,
+    rows: int,
+    tables: Iterator[pa.Table],
+    schema: SamplesSchema,
+    sources: Sequence[str],
     progress: Callable[[int], None] = lambda rows: None,
-) -> FileInfo:  # fmt: skip
+) -> FileInfo:
     """Writes one training file of `rows` rows; it is there whole or not at all."""
     time, user = schema.time_column, (schema.sort_columns or (None,))[0]
     times, users = _Range(), _Range()

@@ -1,7 +1,7 @@
 """Reading TFRecord files of tf.train.Example.
 
-TensorFlow checks the records and parses them column by column. Where its parser refuses a batch, or cannot tell an absent
-feature from one with no values, the records are looked at one by one.
+TensorFlow checks the records and parses them column by column. Where its parser refuses a batch, or cannot tell an
+absent feature from one with no values, the records are looked at one by one.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from data.convert.sources import SourceFile, Unit, damaged
 from data.errors import DataError
 
 SAMPLED_RECORDS = 1000
+_LEARNT_RECORDS = 100
 _ARROW = {"bytes_list": pa.binary(), "int64_list": pa.int64(), "float_list": pa.float32()}
 
 
@@ -38,18 +39,22 @@ def features_of(source: SourceFile, records: int = SAMPLED_RECORDS) -> dict[str,
     tf = tensorflow()
     kinds: dict[str, str] = {}
     try:
-        for record in _dataset(source).take(records):
-            try:
-                features = tf.train.Example.FromString(record.numpy()).features.feature
-            except Exception:  # the proto's own error class depends on protobuf's implementation
-                continue
-            for name, feature in features.items():
-                kind = feature.WhichOneof("kind")
-                filled = bool(kind) and len(getattr(feature, kind).value) > 0
-                kinds[name] = kinds.get(name) or (kind if filled else "")
+        found = next(iter(_dataset(source).batch(records))).numpy()
+    except StopIteration:
+        return kinds
     except (tf.errors.DataLossError, tf.errors.InvalidArgumentError) as error:
-        if not kinds:
-            raise damaged(source, error) from None
+        found = _before_damage(tf, source, 0)[:records]
+        if not len(found):
+            raise damaged(source, ValueError(_first_sentence(error))) from None
+    for record in found:
+        try:
+            features = tf.train.Example.FromString(record).features.feature
+        except Exception:  # the proto's own error class depends on protobuf's implementation
+            continue
+        for name, feature in features.items():
+            kind = feature.WhichOneof("kind")
+            filled = bool(kind) and len(getattr(feature, kind).value) > 0
+            kinds[name] = kinds.get(name) or (kind if filled else "")
     return kinds
 
 
@@ -57,7 +62,7 @@ def read(unit: Unit, schema: SamplesSchema, start_row: int) -> Iterator[Raw]:
     """The file's records from `start_row` on, each column a list of values a record."""
     tf = tensorflow()
     source = unit.source
-    parser = _Parser(tf, schema.source_names, features_of(source))
+    parser = _Parser(tf, schema.source_names, features_of(source, _LEARNT_RECORDS))
     row, read_bytes, rows = start_row, 0, 64
     damage: str | None = None
     while damage is None:
@@ -100,16 +105,19 @@ class _Parser:
     def __init__(self, tf: Any, names: Sequence[str], kinds: dict[str, str]):
         self._tf = tf
         self._names = list(names)
-        dtypes = {"bytes_list": tf.string, "int64_list": tf.int64, "float_list": tf.float32}
-        self._kinds = {name: kinds.get(name) or "bytes_list" for name in names}
-        self._spec = {
+        self._kinds = {name: kinds.get(name, "") for name in names}
+
+    def _spec(self) -> dict[str, Any]:
+        tf = self._tf
+        dtypes = {"": tf.string, "bytes_list": tf.string, "int64_list": tf.int64, "float_list": tf.float32}
+        return {
             name: tf.io.RaggedFeature(dtypes[kind], row_splits_dtype=tf.int64) for name, kind in self._kinds.items()
         }
 
     def parse(self, records: np.ndarray) -> tuple[pa.RecordBatch, list[tuple[int, str]]]:
         """One list column for each feature, null where it is absent; places of what is no Example, and why."""
         try:
-            parsed = self._tf.io.parse_example(records, self._spec)
+            parsed = self._tf.io.parse_example(records, self._spec())
         except self._tf.errors.InvalidArgumentError:
             return self._one_by_one(records)
         columns = []
@@ -123,7 +131,7 @@ class _Parser:
             columns.append(
                 pa.ListArray.from_arrays(
                     pa.array(splits, pa.int32()),
-                    pa.array(values, _ARROW[self._kinds[name]]),
+                    pa.array(values, _ARROW[self._kinds[name] or "bytes_list"]),
                     mask=pa.array(absent) if absent.any() else None,
                 )
             )
@@ -148,6 +156,9 @@ class _Parser:
                 if values:
                     kinds[name].add(kind)
                 found[name].append(values)
+        for name in self._names:  # so that the next batch need not be taken one by one
+            if len(kinds[name]) == 1 and not self._kinds[name]:
+                self._kinds[name] = next(iter(kinds[name]))
         return pa.RecordBatch.from_arrays(
             [_of_kinds(found[name], kinds[name]) for name in self._names], names=self._names
         ), wrong
@@ -156,7 +167,7 @@ class _Parser:
 def _of_kinds(rows: list[list[Any] | None], kinds: set[str]) -> pa.Array:
     """Rows of values of one kind, or of several kinds as texts."""
     if len(kinds) <= 1:
-        return pa.array(rows, pa.list_(_ARROW[kinds.pop() if kinds else "bytes_list"]))
+        return pa.array(rows, pa.list_(_ARROW[next(iter(kinds)) if kinds else "bytes_list"]))
     as_texts = [
         None if row is None else [value if isinstance(value, bytes) else str(value).encode() for value in row]
         for row in rows

@@ -48,7 +48,7 @@ def find(patterns: Sequence[str], base: str, schema: SamplesSchema) -> list[Sour
 def read(unit: Unit, schema: SamplesSchema, start_row: int) -> Iterator[Raw]:
     """The unit's rows from `start_row` of its source on."""
     reader = {"tfrecord": read_tfrecord, "parquet": read_columnar, "orc": read_columnar}.get(unit.source.format)
-    return (reader or read_text).read(unit, schema, start_row)  # type: ignore[attr-defined]
+    return (reader or read_text).read(unit, schema, start_row)
 
 
 def told(bad: BadRow, source: SourceFile, schema: SamplesSchema) -> str:

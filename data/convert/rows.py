@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,7 +11,7 @@ import pyarrow.compute as pc
 from data.convert import casts
 from data.convert.hashed_ids import HashedTexts, hashed_texts
 from data.convert.lists import Items, items_of
-from data.convert.schema import HASHED, LISTS, Column, SamplesSchema, arrow_schema
+from data.convert.schema import HASHED, LISTS, Column, HashedIdListColumn, IdListColumn, SamplesSchema, arrow_schema
 from data.errors import DataError
 
 _FOUND_CHARACTERS = 60
@@ -103,7 +102,9 @@ def type_problems(found: pa.Schema, schema: SamplesSchema, where: str) -> list[s
         if len(index) != 1:
             names = ", ".join(found.names[:20]) + (", …" if len(found.names) > 20 else "")
             told = "no such column" if not index else f"{len(index)} columns of that name"
-            problems.append(f"{where}: column {column.source_name}: expected it among the columns {names}, found {told}")
+            problems.append(
+                f"{where}: column {column.source_name}: expected it among the columns {names}, found {told}"
+            )
         elif not _accepts(column, found.field(index[0]).type):
             problems.append(_type_problem(column, found.field(index[0]).type, where))
     return problems
@@ -118,7 +119,7 @@ def _convert(raw: pa.Array, column: Column, seed: int, where: str) -> _Values:
         raise DataError(_type_problem(column, raw.type, where))
     if pa.types.is_null(raw.type):
         raw = raw.cast(pa.list_(pa.int64()) if column.kind in LISTS else pa.int64())
-    if column.kind in LISTS:
+    if isinstance(column, (IdListColumn, HashedIdListColumn)):
         return _convert_list(raw, column, seed)
     wrong: np.ndarray | None = None
     if pa.types.is_list(raw.type) or pa.types.is_large_list(raw.type):
@@ -161,7 +162,7 @@ def _convert_scalar(raw: pa.Array, wrong: np.ndarray | None, column: Column, see
     return _Values(values, wrong, nulls, expected, hashes)
 
 
-def _convert_list(raw: pa.Array, column: Column, seed: int) -> _Values:
+def _convert_list(raw: pa.Array, column: IdListColumn | HashedIdListColumn, seed: int) -> _Values:
     items = items_of(raw, column.separator)
     expected = _EXPECTED[column.kind]
     wrong: np.ndarray | None = None
@@ -259,5 +260,3 @@ def _either(one: np.ndarray | None, other: np.ndarray | None) -> np.ndarray | No
     if one is None or other is None:
         return one if other is None else other
     return one | other
-
-

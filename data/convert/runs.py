@@ -116,9 +116,21 @@ class RunBuilder:
             taken = gathered.take()
             pairs[column] = self._file(f"{name}.{index}.pairs.npy", lambda path, taken=taken: np.save(path, taken))  # type: ignore[misc]
         run = Run(
-            self._unit, self._start, end, last, table.num_rows, row_bytes, batch_rows, data, keys, pairs,
-            dict(self._bad), damage, dict(self._nulls), dict(self._moved),
-        )  # fmt: skip
+            self._unit,
+            self._start,
+            end,
+            last,
+            table.num_rows,
+            row_bytes,
+            batch_rows,
+            data,
+            keys,
+            pairs,
+            dict(self._bad),
+            damage,
+            dict(self._nulls),
+            dict(self._moved),
+        )
         write_whole(os.path.join(self._folder, f"{name}.json"), json.dumps(asdict(run)))
         self._start = end
         self._clear()

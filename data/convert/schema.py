@@ -61,7 +61,9 @@ class HashedIdColumn(_Column):
     missing: Literal["keep", "error"] = Field("keep", description=KEEP_OR_ERROR)
 
 
-class _ListColumn(_Column):
+class ListColumn(_Column):
+    """What the kinds of list columns have in common."""
+
     separator: Character = Field(",", description="What stands between the items of a text.")
     empty_items: Literal["error", "drop"] = Field(
         "error", description="What to do with an empty item among others, as in `1,,2`. (`` alone is an empty list.)"
@@ -71,13 +73,13 @@ class _ListColumn(_Column):
     )
 
 
-class IdListColumn(_ListColumn):
+class IdListColumn(ListColumn):
     """A list of integer ids, from a text such as `12345,67890` or a list of integers or of such texts."""
 
     kind: Literal["id_list"] = Field(description="A list of integer ids; also from text.")
 
 
-class HashedIdListColumn(_ListColumn):
+class HashedIdListColumn(ListColumn):
     """A list of 64-bit hashes, from a text with separators or a list of texts or integers."""
 
     kind: Literal["hashed_id_list"] = Field(description="A list of the hashes of texts.")
@@ -130,14 +132,17 @@ class Source(_Section):
     format: Literal["auto", "tfrecord", "csv", "tsv", "parquet", "orc"] = Field(
         "auto", description="`auto`: by the file's name, or else its first bytes. Text and TFRecord may be gzipped."
     )
-    separator: Character | None = Field(None, description="Text files: between columns. Default: `,` or, in TSV, a tab.")
+    separator: Character | None = Field(
+        None, description="Text files: between columns. Default: `,` or, in TSV, a tab."
+    )
     header: bool = Field(True, description="Text files: whether the first line holds the names of the columns.")
     column_names: list[Text] | None = Field(
         None, description="Text files without a header: names of the columns, in order."
     )
     null_texts: list[str] = Field(
-        ["\\N"], description="Text files: unquoted texts that mean a missing value, besides an empty one where a number "
-        "is expected."
+        ["\\N"],
+        description="Text files: unquoted texts that mean a missing value, besides an empty one where a number "
+        "is expected.",
     )
 
 
@@ -157,8 +162,9 @@ class SamplesSchema(_Section):
     source: Source = Field(default_factory=lambda: Source(), description="What kind of files the sources are.")
     columns: list[Column] = Field(min_length=1, description="The columns of the training files, in order.")
     sort: list[ColumnName] = Field(
-        [], description="Rows are sorted by these columns, ascending, nulls first; e.g. user, then time. Files of equal "
-        "users compress several times better. Default: the sources' order."
+        [],
+        description="Rows are sorted by these columns, ascending, nulls first; e.g. user, then time. Files of equal "
+        "users compress several times better. Default: the sources' order.",
     )
     group_by: ColumnName | None = Field(
         None, description="Rows with equal values, e.g. of one request, are written together, in the sources' order."

@@ -29,9 +29,12 @@ class WorkerError(RuntimeError):
 
 
 def run_tasks(
-    make: Callable[..., Any], arguments: tuple[Any, ...], tasks: Iterable[Task], processes: int,
+    make: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    tasks: Iterable[Task],
+    processes: int,
     report: Callable[[Any], None],
-) -> list[Any]:  # fmt: skip
+) -> list[Any]:
     """The results of all tasks, in their order.
 
     A task is done by a method of `make(*arguments)`, an object that each process makes once; the method gets a function
@@ -105,7 +108,7 @@ def _share_out(workers: list[_Worker], tasks: list[Task], report: Callable[[Any]
         while busy:
             for connection in wait(list(busy)):
                 worker = busy[connection]
-                kind, value = connection.recv()  # type: ignore[union-attr]
+                kind, value = connection.recv()  # type: ignore[call-arg, union-attr]
                 if kind == "report":
                     report(value)
                 elif kind == "done":
