@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 from collections import deque
 from collections.abc import Iterator
 from typing import Any
@@ -24,9 +25,9 @@ def header(source: SourceFile, settings: Source) -> list[str]:
     if settings.column_names is not None:
         return list(settings.column_names)
     try:
-        with _opened(source) as stream:
+        with pa.OSFile(source.path) as file:
             reader = arrow_csv.open_csv(
-                stream,
+                _WholeLines(pa.CompressedInputStream(file, "gzip")) if source.gzip else file,
                 arrow_csv.ReadOptions(use_threads=False, block_size=BATCH_BYTES),
                 _parsing(source, settings, lambda row: "skip"),
                 arrow_csv.ConvertOptions(check_utf8=False),
@@ -72,7 +73,7 @@ def read(unit: Unit, schema: SamplesSchema, start_row: int) -> Iterator[Raw]:
     nothing = pa.RecordBatch.from_pydict({})
     try:
         with pa.OSFile(source.path) as file:
-            stream = pa.CompressedInputStream(file, "gzip") if source.gzip else file
+            stream = _WholeLines(pa.CompressedInputStream(file, "gzip")) if source.gzip else file
             reader = arrow_csv.open_csv(stream, reading, _parsing(source, settings, note), conversion)
             for batch in reader:
                 rows = _numbered(row, batch.num_rows, [problem.number - 1 - settings.header for problem in [*broken]])
@@ -83,11 +84,48 @@ def read(unit: Unit, schema: SamplesSchema, start_row: int) -> Iterator[Raw]:
                 bad = told(row)
                 if fresh < len(rows) or bad:
                     yield Raw(batch.slice(fresh), rows[fresh:], row, file.tell(), bad)
+            damage = stream.damage if isinstance(stream, _WholeLines) else None
             rest = told(None)
             if rest:
                 yield Raw(nothing, np.zeros(0, np.int64), max(p.row for p in rest) + 1, source.bytes, rest)
+            if damage is not None:
+                row = max([row, start_row, *(problem.row + 1 for problem in rest)])
+                yield Raw(nothing, np.zeros(0, np.int64), row, source.bytes, damage=str(damaged(source, damage)))
     except (pa.ArrowException, OSError) as error:
         yield Raw(nothing, np.zeros(0, np.int64), max(row, start_row), 0, damage=str(damaged(source, error)))
+
+
+class _WholeLines(io.RawIOBase):
+    """A compressed stream up to its damage, if any, or rather to the end of the last line before it.
+
+    pyarrow's parser reads ahead, and an error there would cost rows before it, now more, now fewer.
+    """
+
+    def __init__(self, stream: pa.NativeFile):
+        self._stream = stream
+        self._rest = b""  # of a line whose end is not read yet
+        self._ended = False
+        self.damage: Exception | None = None
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1, /) -> bytes:
+        wanted = size if size >= 0 else 2**62
+        while not self._ended and not (len(self._rest) >= wanted or b"\n" in self._rest):
+            try:
+                block = self._stream.read(max(1 << 16, min(wanted, 1 << 22)))
+            except (OSError, pa.ArrowException) as error:
+                self.damage, self._ended = error, True
+                self._rest = self._rest[: self._rest.rfind(b"\n") + 1]
+                break
+            self._rest += block
+            self._ended = not block
+        # A line longer than what was asked for is handed out in pieces.
+        end = len(self._rest) if self._ended else self._rest.rfind(b"\n") + 1 or len(self._rest)
+        end = min(end, wanted)
+        given, self._rest = self._rest[:end], self._rest[end:]
+        return given
 
 
 def line_of(source: SourceFile, settings: Source, row: int) -> int | None:
@@ -112,10 +150,6 @@ def _numbered(row: int, count: int, broken: list[int]) -> np.ndarray:
     """Numbers of `count` whole rows from `row` on, with the broken ones' numbers left out."""
     candidates = np.arange(row, row + count + len(broken))
     return candidates[~np.isin(candidates, broken)][:count]
-
-
-def _opened(source: SourceFile) -> pa.NativeFile:
-    return pa.input_stream(source.path, compression="gzip" if source.gzip else None)
 
 
 def _separator(source: SourceFile, settings: Source) -> str:

@@ -118,7 +118,7 @@ class _Parser:
         """One list column for each feature, null where it is absent; places of what is no Example, and why."""
         try:
             parsed = self._tf.io.parse_example(records, self._spec())
-        except self._tf.errors.InvalidArgumentError:
+        except (self._tf.errors.InvalidArgumentError, UnicodeDecodeError):  # its text may hold a record's bytes
             return self._one_by_one(records)
         columns = []
         present = _Present(self._tf, records)

@@ -245,7 +245,11 @@ def _type_problem(column: Column, found: pa.DataType, where: str) -> str:
 
 
 def _found(value: pa.Scalar) -> str:
-    plain = value.as_py()
+    try:
+        plain = value.as_py()
+    except UnicodeDecodeError:
+        is_list = isinstance(value, pa.ListScalar)
+        plain = value.values.cast(pa.binary()).to_pylist() if is_list else value.as_buffer().to_pybytes()
     if plain is None:
         return "a missing value"
     if isinstance(plain, list) and len(plain) == 1:

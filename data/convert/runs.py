@@ -228,13 +228,14 @@ def crc32_of(path: str) -> int:
     return crc
 
 
-def write_whole(path: str, text: str) -> None:
-    """Writes a text file that is whole or absent, whatever happens."""
+def write_whole(path: str, text: str, sync: bool = False) -> None:
+    """Writes a text file that is whole or absent when processes are killed; with `sync`, also when the machine is."""
     beside = f"{path}.{uuid.uuid4().hex[:8]}.partial"
     with open(beside, "w") as file:
         file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+        if sync:
+            file.flush()
+            os.fsync(file.fileno())
     os.replace(beside, path)
 
 

@@ -101,7 +101,7 @@ class Work:
 
     def finish(self, manifest: dict[str, Any]) -> None:
         """Writes the manifest and removes the work folder."""
-        write_whole(self.manifest, json.dumps(manifest, indent=1) + "\n")
+        write_whole(self.manifest, json.dumps(manifest, indent=1) + "\n", sync=True)
         shutil.rmtree(self.folder)
 
     def _remove(self) -> None:

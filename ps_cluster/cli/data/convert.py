@@ -12,8 +12,8 @@ from ps_cluster.errors import RunError, UserError
 
 _CONVERT = (
     "Converts TFRecord, CSV, TSV, Parquet and ORC files to ORC training files, as a samples file declares their "
-    "columns (`ps-cluster data infer` drafts one). A conversion that was interrupted continues when it is started again. "
-    "With --to tfrecord, ORC files go back to TFRecord of tf.train.Example; that needs no samples file."
+    "columns (`ps-cluster data infer` drafts one). A conversion that was interrupted continues when it is started "
+    "again. With --to tfrecord, ORC files go back to TFRecord of tf.train.Example; that needs no samples file."
 )
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
