@@ -17,22 +17,11 @@ from pyarrow import orc
 
 from data.convert.schema import SamplesSchema
 from tests.data.convert import reference
+from tests.data.convert.log_schema import COLUMNS, schema
 
-COLUMNS = [
-    {"name": "user_id", "source": "user", "kind": "id"},
-    {"name": "timestamp", "source": "time", "kind": "time", "format": "epoch_seconds"},
-    {"name": "label", "kind": "label"},
-    {"name": "city", "kind": "hashed_id"},
-    {"name": "history", "kind": "id_list"},
-    {"name": "tags", "kind": "hashed_id_list", "separator": "|"},
-    {"name": "price", "kind": "dense"},
-]
+__all__ = ["COLUMNS", "schema"]
+
 FORMATS = ("csv", "tsv.gz", "parquet", "orc", "tfrecord", "tfrecord.gz")
-
-
-def schema(**rest: Any) -> SamplesSchema:
-    values = {"columns": COLUMNS, "sort": ["user_id", "timestamp"], "output": {"rows_per_file": 300}, **rest}
-    return SamplesSchema.model_validate(values, strict=True)
 
 
 def make_rows(count: int, seed: int = 0) -> list[dict[str, Any]]:
