@@ -10,6 +10,7 @@ No TensorFlow in here: the process starts in a fraction of a second and a busy t
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import json
 import os
@@ -19,16 +20,19 @@ import socket
 import sys
 import threading
 import traceback
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import pyarrow as pa
+import numpy as np
 
-from data.batches import Batches, PartReader, batches
+from data.batches import Shard, batches
 from data.columns import Column
 from data.errors import DataError
+from data.read_spec import Position, ReadSpec
+from data.sampling import from_json, to_json
 from data.stream_format import END_OF_STREAM, stream_schema, to_message
 from data.stripes import Part, Stripe
+from data.where import parse
 
 _SEND_GRACE_SECONDS = 0.5
 _STATUS_TEXT_MAX = 20_000
@@ -38,9 +42,9 @@ _STATUS_TEXT_MAX = 20_000
 class Request:
     """Everything the process needs to know."""
 
-    columns: tuple[Column, ...]
-    parts: tuple[Part, ...]
-    how: Batches
+    shard: Shard
+    threads: int
+    """Threads that decode."""
     parent: int
     """Process id of the trainer; the reader ends when it does."""
     working_folder: str
@@ -50,36 +54,51 @@ class Request:
 
     def to_json(self) -> str:
         """One line."""
-        paths = list(dict.fromkeys(part.stripe.path for part in self.parts))
+        spec = self.shard.spec
+        paths = list(dict.fromkeys(part.stripe.path for part in self.shard.parts))
         number = {path: i for i, path in enumerate(paths)}
         parts = [
             (number[p.stripe.path], p.stripe.index, p.stripe.first_row, p.stripe.rows, p.start, p.rows)
-            for p in self.parts
+            for p in self.shard.parts
         ]
-        # A path may hold bytes that are not UTF-8 (surrogates in Python); JSON's ASCII escapes carry them.
         fields = {
-            "columns": [asdict(column) for column in self.columns],
+            **asdict(replace(spec, paths=(), where=None, sampling=None)),
+            "where": spec.where.text if spec.where else None,
+            "sampling": to_json(spec.sampling) if spec.sampling else None,
+        }
+        # A path may hold bytes that are not UTF-8 (surrogates in Python); JSON's ASCII escapes carry them.
+        request = {
+            "spec": fields,
             "paths": paths,
             "parts": parts,
-            "how": asdict(self.how),
+            "kept": None if self.shard.kept is None else self.shard.kept.tolist(),
+            "threads": self.threads,
             "parent": self.parent,
             "working_folder": self.working_folder,
             "socket_folder": self.socket_folder,
         }
-        return json.dumps(fields, ensure_ascii=True)
+        return json.dumps(request, ensure_ascii=True)
 
     @staticmethod
     def from_json(text: str) -> Request:
-        """The inverse of `to_json`."""
-        fields: dict[str, Any] = json.loads(text)
-        paths = fields.pop("paths")
-        fields["columns"] = tuple(Column(**column) for column in fields["columns"])
-        fields["how"] = Batches(**fields["how"])
-        fields["parts"] = tuple(
-            Part(Stripe(paths[path], index, first_row, stripe_rows), start, rows)
-            for path, index, first_row, stripe_rows, start, rows in fields["parts"]
+        """The inverse of `to_json`; paths without parts are left out."""
+        request: dict[str, Any] = json.loads(text)
+        fields, paths, parts, kept = (request.pop(name) for name in ("spec", "paths", "parts", "kept"))
+        spec = ReadSpec(
+            **{
+                **fields,
+                "paths": tuple(paths),
+                "columns": tuple(Column(**column) for column in fields["columns"]),
+                "where": parse(fields["where"]) if fields["where"] else None,
+                "sampling": from_json(fields["sampling"]) if fields["sampling"] else None,
+                "start": Position(*fields["start"]),
+            }
         )
-        return Request(**fields)
+        parts = tuple(
+            Part(Stripe(paths[path], index, first_row, stripe_rows), start, rows)
+            for path, index, first_row, stripe_rows, start, rows in parts
+        )
+        return Request(Shard(spec, parts, None if kept is None else np.array(kept, np.int64)), **request)
 
 
 class Status:
@@ -89,12 +108,20 @@ class Status:
         self._fd = fd
         self._lock = threading.Lock()
         self._failed = False
+        self._reading: list[Part] = []
 
     def reading(self, part: Part) -> None:
         """About to decode `part`: names the culprit should the decoder crash."""
         with self._lock:
-            if not self._failed:
-                self._write({"reading": f"{part.stripe.path}, stripe {part.stripe.index}"})
+            self._reading.append(part)
+            self._write_reading()
+
+    def read(self, part: Part) -> None:
+        """Decoded it."""
+        with self._lock:
+            self._reading.remove(part)
+            if self._reading:  # else what was read last is told on: it is what came before a crash elsewhere
+                self._write_reading()
 
     def failed(self, kind: str, text: str) -> None:
         """The first failure is the one that counts. `kind`: "data" (the samples are wrong) or "reader"."""
@@ -102,6 +129,11 @@ class Status:
             if not self._failed:
                 self._failed = True
                 self._write({"failed": kind, "text": text[:_STATUS_TEXT_MAX]})
+
+    def _write_reading(self) -> None:
+        if not self._failed:
+            parts = [f"{part.stripe.path}, stripe {part.stripe.index}" for part in self._reading]
+            self._write({"reading": " or ".join(dict.fromkeys(parts))[:_STATUS_TEXT_MAX]})
 
     def _write(self, status: dict[str, str]) -> None:
         line = json.dumps(status).encode() + b"\n"
@@ -173,19 +205,15 @@ class Server:
 
     def _send_all(self, connection: socket.socket) -> None:
         request = self._request
-        reader = PartReader(request.columns)
-        schema = stream_schema(request.columns)
-
-        def read(part: Part) -> pa.RecordBatch:
-            self._status.reading(part)
-            return reader.read(part)
-
+        schema = stream_schema(request.shard.spec)
         connection.sendall(schema.serialize())
-        for number, (epoch, batch) in enumerate(batches(read, request.parts, request.how)):
-            message = to_message(batch, schema, number, epoch)
-            if self._stopping.is_set():
-                return
-            connection.sendall(message)
+        stream = batches(request.shard, request.threads, self._status)
+        with contextlib.closing(stream):
+            for number, batch in enumerate(stream):
+                message = to_message(batch, schema, number)
+                if self._stopping.is_set():
+                    return
+                connection.sendall(message)
         connection.sendall(END_OF_STREAM)
 
 

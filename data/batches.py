@@ -1,176 +1,251 @@
-"""From planned parts of stripes to record batches of exact size."""
+"""From planned parts of stripes to record batches of exact size, in the order of `data.order`."""
 
 from __future__ import annotations
 
 import itertools
-import queue
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.orc as orc
 
-from data.columns import Column, canonical
+from data.decoding import Run, Watcher, decoded
 from data.errors import DataError
-from data.stripes import Part, epoch_order, window_order
-
-_T = TypeVar("_T")
-
-
-@dataclass(frozen=True)
-class Batches:
-    """How parts become batches: `epochs` passes of batches of `batch_rows` rows.
-
-    `shuffle_rows` is the size of the window that rows are shuffled in (0: rows keep their order); about three
-    windows are in memory at a time. The order is a function of (seed, epoch) and of the rows, not of
-    `batch_rows`.
-    """
-
-    batch_rows: int
-    epochs: int
-    shuffle_rows: int
-    seed: int
+from data.order import epoch_order, epoch_pieces, file_pieces, window_order
+from data.part_reader import PartRows, output_schema
+from data.plan import Plan
+from data.read_spec import ReadSpec
+from data.stripes import Part
 
 
 @dataclass(frozen=True)
-class _Window:
+class Shard:
+    """What of a plan is needed to read it."""
+
+    spec: ReadSpec
+    parts: tuple[Part, ...]
+    kept: np.ndarray | None
+    """Exact number of rows that each part gives, int64 `[parts]`; None: not known."""
+
+    @staticmethod
+    def of(spec: ReadSpec, plan: Plan) -> Shard:
+        """What `plan` says."""
+        return Shard(spec, plan.parts, plan.part_rows if plan.exact else None)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One batch, and what its reading has cost."""
+
     epoch: int
-    number: int
     rows: pa.RecordBatch
+    counts: np.ndarray
+    """int64 `[1 + columns]`: rows lost, then nulls that were filled of each declared column, of all that was read since
+    the batch before. A resumed stream starts counting with the window that it starts in."""
 
 
-class PartReader:
-    """Decodes parts; keeps the file it read last open."""
+class _Window:
+    """Rows that are handed out in an order of their own, a few at a time: moving a window of lists at once would take
+    its memory a second time and let the trainer wait."""
 
-    def __init__(self, columns: Sequence[Column]):
-        self._columns = tuple(columns)
-        self._open: tuple[str, orc.ORCFile] | None = None
+    def __init__(self, rows: pa.RecordBatch, counts: np.ndarray, order: np.ndarray | None, used: int):
+        self._rows = rows
+        self.counts = counts
+        self._order = order
+        self._used = used
 
-    def read(self, part: Part) -> pa.RecordBatch:
-        """The rows of `part`: one canonical column (`data.columns`) for each declared one, in the order
-        declared.
+    @property
+    def left(self) -> int:
+        return self._rows.num_rows - self._used
 
-        Raises `DataError` for a stripe that cannot be decoded and for a wrong value.
-        """
-        stripe = part.stripe
-        try:
-            if self._open is None or self._open[0] != stripe.path:
-                self._open = (stripe.path, orc.ORCFile(stripe.path))
-            decoded = self._open[1].read_stripe(stripe.index, columns=[c.name for c in self._columns])
-        except (OSError, pa.ArrowException) as error:
-            last_row = stripe.first_row + stripe.rows - 1
-            raise DataError(
-                f"{stripe.path}: stripe {stripe.index} (rows {stripe.first_row} to {last_row}, "
-                f"counted from 0): expected a readable stripe, found: {error}"
-            ) from error
-        if decoded.num_rows != stripe.rows:
-            raise DataError(
-                f"{stripe.path}: stripe {stripe.index}: expected {stripe.rows} rows, "
-                f"found {decoded.num_rows}; the file changed after it was checked"
-            )
-        rows = decoded.slice(part.start, part.rows)
-        first_row = stripe.first_row + part.start
-        # By name: the decoder gives columns in the order of the file.
-        arrays = [canonical(rows.column(c.name), c, stripe.path, first_row) for c in self._columns]
-        return pa.RecordBatch.from_arrays(arrays, [c.name for c in self._columns])
+    def take(self, rows: int) -> pa.RecordBatch:
+        start, self._used = self._used, self._used + rows
+        if self._order is None:
+            return self._rows.slice(start, rows)
+        return self._rows.take(pa.array(self._order[start : start + rows]))
 
 
-def batches(
-    read: Callable[[Part], pa.RecordBatch], parts: Sequence[Part], how: Batches
-) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """(epoch, record batch) in order: every row of `parts` once an epoch, all batches of `how.batch_rows`
-    rows but the last of an epoch, which may be smaller."""
-    windows = ahead(_windows(read, parts, how))
-    for epoch, group in itertools.groupby(windows, key=lambda window: window.epoch):
-        for batch in rechunk(_pieces(group, how), how.batch_rows):
-            yield epoch, batch
+def batches(shard: Shard, threads: int, watcher: Watcher) -> Generator[Batch, None, None]:
+    """The batches of all epochs from `spec.start` on; every row of `shard` that is kept comes once an epoch.
 
+    All batches have `spec.batch_rows` rows but the last of an epoch, which may have fewer, or is left out with
+    `spec.drop_remainder`. `threads` decode; the batches do not depend on how many.
 
-def rechunk(pieces: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """The rows of `pieces`, in order, as record batches of `rows` rows; only the last may have fewer.
-
-    What lies inside one piece is not copied.
+    Raises `DataError` where `data.part_reader` does, and when `spec.start` lies behind the end of its epoch.
     """
-    kept: list[pa.RecordBatch] = []
-    kept_rows = 0
-    for piece in pieces:
-        position = 0
-        while piece.num_rows - position >= rows - kept_rows:
-            kept.append(piece.slice(position, rows - kept_rows))
-            position += rows - kept_rows
-            yield _joined(kept)
-            kept, kept_rows = [], 0
-        if position < piece.num_rows:
-            kept.append(piece.slice(position))
-            kept_rows += piece.num_rows - position
-    if kept:
-        yield _joined(kept)
-
-
-def ahead(items: Iterator[_T]) -> Iterator[_T]:
-    """`items`, the next one computed in a thread while the present one is used; never more than one ahead."""
-    ready: queue.SimpleQueue[tuple[str, object]] = queue.SimpleQueue()
-    wanted = threading.Semaphore(0)
-    stopped = threading.Event()
-
-    def work() -> None:
-        try:
-            while True:
-                wanted.acquire()
-                if stopped.is_set():
-                    return
-                try:
-                    item = next(items)
-                except StopIteration:
-                    ready.put(("end", None))
-                    return
-                ready.put(("item", item))
-                del item  # else it would live on here, beside the next one being made
-        except BaseException as error:
-            ready.put(("error", error))
-
-    threading.Thread(target=work, name="read-ahead", daemon=True).start()
+    spec = shard.spec
+    epochs = [_Epoch(shard, number) for number in range(spec.start.epoch, spec.epochs)]
+    runs = itertools.chain.from_iterable(epoch.runs() for epoch in epochs)
+    parts = decoded(runs, spec, threads, watcher)
+    pending = np.zeros(1 + len(spec.columns), np.int64)
     try:
-        wanted.release()
-        while True:
-            kind, item = ready.get()
-            if kind == "end":
-                return
-            if kind == "error":
-                raise item  # type: ignore[misc]
-            wanted.release()
-            yield item  # type: ignore[misc]
-            del item
+        for epoch in epochs:
+            windows = epoch.windows(parts)
+            window = _next_window(windows, pending)
+            cuts: list[pa.RecordBatch] = []
+            missing = spec.batch_rows
+            while window is not None:
+                rows = min(missing, window.left)
+                cuts.append(window.take(rows))
+                missing -= rows
+                if not window.left:
+                    window = None  # its memory is needed for the next one
+                    window = _next_window(windows, pending)
+                if not missing or (window is None and not spec.drop_remainder):
+                    yield Batch(epoch.number, _joined(cuts), pending.copy())
+                    pending[:] = 0
+                    cuts, missing = [], spec.batch_rows
     finally:
-        stopped.set()
-        wanted.release()
+        parts.close()
 
 
-def _joined(pieces: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return pieces[0] if len(pieces) == 1 else pa.concat_batches(pieces)
-
-
-def _windows(read: Callable[[Part], pa.RecordBatch], parts: Sequence[Part], how: Batches) -> Iterator[_Window]:
-    """The rows of all epochs: windows of `shuffle_rows` rows, not yet permuted, or else parts as they are."""
-    for epoch in range(how.epochs):
-        if how.shuffle_rows:
-            shuffled = (read(part) for part in epoch_order(parts, how.seed, epoch))
-            pieces = rechunk(shuffled, how.shuffle_rows)
-        else:
-            pieces = (read(part) for part in parts)
-        for number, rows in enumerate(pieces):
-            yield _Window(epoch, number, rows)
-
-
-def _pieces(windows: Iterable[_Window], how: Batches) -> Iterator[pa.RecordBatch]:
-    """The windows of one epoch, permuted. Rows are gathered a batch at a time: moving a window of lists at
-    once would take its memory a second time and let the trainer wait."""
+def _next_window(windows: Iterator[_Window], pending: np.ndarray) -> _Window | None:
+    """The next window with rows left; the counts of all that are read for it are added to `pending`."""
     for window in windows:
-        if not how.shuffle_rows:
-            yield window.rows
-            continue
-        order = window_order(window.rows.num_rows, how.seed, window.epoch, window.number)
-        for start in range(0, len(order), how.batch_rows):
-            yield window.rows.take(pa.array(order[start : start + how.batch_rows]))
+        pending += window.counts
+        if window.left:
+            return window
+    return None
+
+
+def _joined(cuts: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return cuts[0] if len(cuts) == 1 else pa.concat_batches(cuts)
+
+
+class _Epoch:
+    """One pass over a shard: its pieces from the start on, and what of them had been delivered before."""
+
+    def __init__(self, shard: Shard, number: int):
+        self._shard = shard
+        self.number = number
+        spec = shard.spec
+        self._row = spec.start.row if number == spec.start.epoch else 0
+        self._first_window = self._row // spec.shuffle_rows if spec.shuffled else 0
+        self._target = self._first_window * spec.shuffle_rows if spec.shuffled else self._row
+
+    def runs(self) -> Iterator[Run]:
+        """What to decode, in the order of its first use."""
+        parts, kept = self._shard.parts, self._shard.kept
+        for numbers in self._numbers_of_runs(self._pieces()[0]):
+            run = [parts[number] for number in numbers]
+            yield Run(run, sum(part.rows for part in run) if kept is None else int(kept[numbers].sum()))
+
+    def windows(self, parts: Iterator[list[PartRows]]) -> Iterator[_Window]:
+        """The windows from the one on that the start lies in; `parts` gives the parts of `runs`."""
+        spec = self._shard.spec
+        pieces, offset = self._pieces()
+        found = self._found(pieces, parts)
+        if not spec.shuffled:
+            return self._pieces_as_windows(found, self._target - offset)
+        return self._shuffled_windows(found, self._target - offset)
+
+    def _pieces(self) -> tuple[np.ndarray, int]:
+        """The pieces to read (as `epoch_pieces`), and the number of the epoch's rows before them."""
+        spec, rows = self._shard.spec, [part.rows for part in self._shard.parts]
+        if spec.shuffled:
+            pieces = epoch_pieces(rows, spec.seed, self.number, spec.interleave_stripes)
+        else:
+            pieces = file_pieces(rows)
+        if not self._target or self._shard.kept is None or not len(pieces):
+            return pieces, 0
+        firsts, starts = self._units(pieces)
+        unit = int(np.searchsorted(starts, self._target))
+        if unit == len(starts) or starts[unit] != self._target:
+            unit -= 1
+        return pieces[firsts[unit] :], int(starts[unit])
+
+    def _numbers_of_runs(self, pieces: np.ndarray) -> Iterator[list[int]]:
+        """Numbers of the parts of `pieces`, in the order of their first use; what shares a stripe comes together."""
+        numbers, first = np.unique(pieces[:, 0], return_index=True)
+        in_order = map(int, numbers[np.argsort(first)])
+        for _, run in itertools.groupby(in_order, key=lambda number: self._shard.parts[number].stripe):
+            yield list(run)
+
+    def _units(self, pieces: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Runs of pieces that are known to give how many rows: the first piece of each, and the number of the epoch's
+        rows before it."""
+        spec, kept = self._shard.spec, self._shard.kept
+        assert kept is not None
+        if spec.where is None and spec.sampling is None:
+            firsts, rows = np.arange(len(pieces)), pieces[:, 2]
+        elif not spec.shuffled:
+            firsts, rows = np.arange(len(pieces)), kept[pieces[:, 0]]
+        else:  # how the kept rows of a part are spread over its pieces is not known, but a group has all of them
+            order = epoch_order(len(kept), spec.seed, self.number)
+            group = np.empty(len(kept), np.int64)
+            group[order] = np.arange(len(kept)) // spec.interleave_stripes
+            groups, firsts = np.unique(group[pieces[:, 0]], return_index=True)
+            rows = np.zeros(len(groups), np.int64)
+            np.add.at(rows, group, kept)
+        return firsts, np.cumsum(rows) - rows
+
+    def _found(
+        self, pieces: np.ndarray, parts: Iterator[list[PartRows]]
+    ) -> Iterator[tuple[pa.RecordBatch, np.ndarray]]:
+        """The kept rows and the counts of each piece. A part is held from its first piece to its last."""
+        columns = len(self._shard.spec.columns)
+        last = np.zeros(len(self._shard.parts), np.int64)
+        last[pieces[:, 0]] = np.arange(len(pieces))
+        runs = self._numbers_of_runs(pieces)
+        held: dict[int, PartRows] = {}
+        for position in range(len(pieces)):
+            number, start, rows = pieces[position].tolist()
+            if number not in held:
+                held.update(zip(next(runs), next(parts)))
+            found = held.pop(number) if last[number] == position else held[number]
+            piece = found.piece(start, rows), found.counts(start, rows, columns)
+            del found
+            yield piece
+            del piece
+
+    def _pieces_as_windows(self, pieces: Iterator[tuple[pa.RecordBatch, np.ndarray]], skip: int) -> Iterator[_Window]:
+        for rows, counts in pieces:
+            if skip and rows.num_rows <= skip:
+                skip -= rows.num_rows
+                continue
+            yield _Window(rows, counts, None, skip)
+            del rows
+            skip = 0
+        self._check_all_skipped(skip)
+
+    def _shuffled_windows(self, pieces: Iterator[tuple[pa.RecordBatch, np.ndarray]], skip: int) -> Iterator[_Window]:
+        size = self._shard.spec.shuffle_rows
+        number, used = self._first_window, self._row - self._target
+        waiting: list[pa.RecordBatch] = []
+        waiting_rows = 0
+        pending = np.zeros(1 + len(self._shard.spec.columns), np.int64)
+
+        def window(rows: list[pa.RecordBatch]) -> _Window:
+            order = window_order(sum(one.num_rows for one in rows), self._shard.spec.seed, self.number, number)
+            return _Window(_joined(rows), pending.copy(), order, used)
+
+        for rows, counts in pieces:
+            if skip:  # belongs to a window before the first one
+                if rows.num_rows <= skip:
+                    skip -= rows.num_rows
+                    continue
+                rows, skip = rows.slice(skip), 0
+            else:
+                pending += counts
+            while waiting_rows + rows.num_rows >= size:
+                cut = size - waiting_rows
+                waiting.append(rows.slice(0, cut))
+                rows = rows.slice(cut)
+                full, waiting, waiting_rows = window(waiting), [], 0
+                pending[:] = 0
+                number, used = number + 1, 0
+                yield full
+                del full
+            if rows.num_rows:
+                waiting.append(rows)
+                waiting_rows += rows.num_rows
+        self._check_all_skipped(skip or max(used - waiting_rows, 0))
+        if waiting or pending.any():
+            yield window(waiting or [pa.RecordBatch.from_pylist([], output_schema(self._shard.spec))])
+
+    def _check_all_skipped(self, rows_missing: int) -> None:
+        if rows_missing:
+            raise DataError(
+                f"{self._shard.parts[-1].stripe.path}: expected at least {self._row} rows in epoch {self.number}, to "
+                f"go on behind them, found {self._row - rows_missing}; the files changed"
+            )

@@ -14,6 +14,10 @@ from data.errors import DataError
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
+class WrongValue(DataError):
+    """A value that its column does not take; the text names file, column and row."""
+
+
 @dataclass(frozen=True)
 class Column:
     """One declared column.
@@ -82,66 +86,95 @@ def accepts(column: Column, found: pa.DataType) -> bool:
     return column.kind == "float32" and pa.types.is_floating(found)
 
 
-def canonical(array: pa.Array, column: Column, path: str, first_row: int) -> pa.Array:
+def canonical(array: pa.Array, column: Column, path: str, rows: int | np.ndarray) -> pa.Array:
     """`array` as `column.arrow_type`, without any null, at most `max_length` long.
 
-    `path` and `first_row` (row number of `array[0]` in the file, from 0) are for the error text.
+    `path` and `rows` (row number in the file, from 0, of `array[0]`, or int64 `[rows]` of every row) are for the error
+    text.
 
-    Raises `DataError` naming file, column and row for a null that has no declared value, a null inside a
-    list, and a float that float32 cannot hold.
+    Raises `DataError` for a column of another type; `WrongValue` naming file, column and row for a null that has no
+    declared value, a null inside a list, and a float that float32 cannot hold.
     """
     if not accepts(column, array.type):
         raise DataError(
             f"{path}: column {column.name}: expected {expected_type(column)}, found {array.type}; "
             "the file changed after it was checked"
         )
-    if column.kind == "int64_list":
-        return _canonical_list(array, column, path, first_row)
     if array.null_count and column.missing is None:
-        row = pc.index(array.is_null(), True).as_py()
-        raise _wrong_value(path, column, first_row + row, "null")
-    # safe=False: a large integer or a double is rounded to the nearest float32, as declared, instead of
-    # refused.
-    values = array.cast(column.arrow_type, safe=False)
+        raise _wrong_value(path, column, rows, pc.index(array.is_null(), True).as_py(), "null")
+    if column.kind == "int64_list":
+        return _canonical_list(array, column, path, rows)
+    values = _cast(array, column)
     if values.null_count:
         values = pc.fill_null(values, pa.scalar(column.missing, column.arrow_type))
     if column.kind == "float32":
         finite = np.isfinite(values.to_numpy())
         if not finite.all():
             row = int(np.argmin(finite))
-            raise _wrong_value(path, column, first_row + row, str(array[row].as_py()))
+            raise _wrong_value(path, column, rows, row, str(array[row].as_py()))
     return values
 
 
-def _canonical_list(array: pa.ListArray, column: Column, path: str, first_row: int) -> pa.ListArray:
+def wrong_rows(array: pa.Array, column: Column) -> np.ndarray:
+    """bool `[rows]`: the rows of an array of an accepted type in which `canonical` finds a wrong value."""
+    wrong = np.zeros(len(array), bool)
     if array.null_count and column.missing is None:
-        row = pc.index(array.is_null(), True).as_py()
-        raise _wrong_value(path, column, first_row + row, "null")
-    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy()
-    splits = np.zeros(len(array) + 1, np.int64)
-    np.cumsum(lengths, out=splits[1:])
-    values = array.flatten()  # leaves out what lies under a null list
+        wrong |= array.is_null().to_numpy(zero_copy_only=False)
+    if column.kind == "float32":
+        finite = np.isfinite(_cast(array, column).to_numpy(zero_copy_only=False))
+        wrong |= ~finite & array.is_valid().to_numpy(zero_copy_only=False)
+    elif column.kind == "int64_list":
+        values, splits = _flat(array)
+        if values.null_count:
+            positions = np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))
+            wrong[np.searchsorted(splits, positions, side="right") - 1] = True
+    return wrong
+
+
+def _cast(array: pa.Array, column: Column) -> pa.Array:
+    # safe=False: a large integer or a double is rounded to the nearest float32, as declared, instead of refused.
+    return array.cast(column.arrow_type, safe=False)
+
+
+def _flat(array: pa.ListArray) -> tuple[pa.Array, np.ndarray]:
+    """The values of all lists and their row splits int64 `[rows + 1]`; a null list is empty."""
+    if array.null_count:
+        lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy()
+        splits = np.zeros(len(array) + 1, np.int64)
+        np.cumsum(lengths, out=splits[1:])
+    else:
+        splits = array.offsets.to_numpy().astype(np.int64)
+        splits -= splits[0]
+    return array.flatten(), splits  # flatten leaves out what lies under a null list
+
+
+def _canonical_list(array: pa.ListArray, column: Column, path: str, rows: int | np.ndarray) -> pa.ListArray:
+    values, splits = _flat(array)
     if values.null_count:
         position = pc.index(values.is_null(), True).as_py()
         row = int(np.searchsorted(splits, position, side="right")) - 1
-        raise _wrong_value(path, column, first_row + row, f"a null inside the list (position {position - splits[row]})")
-    if column.max_length is not None and len(lengths) and lengths.max() > column.max_length:
-        kept = np.minimum(lengths, column.max_length).astype(np.int64)
-        kept_splits = np.zeros_like(splits)
-        np.cumsum(kept, out=kept_splits[1:])
-        # The kept values of row i end where the row ends: shift each row's run of positions to its own end.
-        positions = np.arange(kept_splits[-1]) + np.repeat(splits[1:] - kept_splits[1:], kept)
-        values, splits = values.take(pa.array(positions)), kept_splits
+        found = f"a null inside the list (position {position - splits[row]})"
+        raise _wrong_value(path, column, rows, row, found)
+    if column.max_length is not None and len(array):
+        lengths = np.diff(splits)
+        if lengths.max() > column.max_length:
+            kept = np.minimum(lengths, column.max_length)
+            kept_splits = np.zeros_like(splits)
+            np.cumsum(kept, out=kept_splits[1:])
+            # The kept values of row i end where the row ends: shift each row's run of positions to its own end.
+            positions = np.arange(kept_splits[-1]) + np.repeat(splits[1:] - kept_splits[1:], kept)
+            values, splits = values.take(pa.array(positions)), kept_splits
     return pa.ListArray.from_arrays(pa.array(splits, pa.int32()), values.cast(pa.int64()))
 
 
-def _wrong_value(path: str, column: Column, row: int, found: str) -> DataError:
+def _wrong_value(path: str, column: Column, rows: int | np.ndarray, position: int, found: str) -> WrongValue:
+    row = rows + position if isinstance(rows, int) else int(rows[position])
     expected = {
         "int64": "an integer",
         "float32": "a finite float32 number",
         "int64_list": "a list of integers",
     }[column.kind]
     hint = "; declare a value for missing ones to read on" if found == "null" else ""
-    return DataError(
+    return WrongValue(
         f"{path}: column {column.name}: row {row} (counted from 0): expected {expected}, found {found}{hint}"
     )

@@ -81,6 +81,46 @@ def open_input(path: str) -> pa.NativeFile:
         raise _unreadable(path, error) from error
 
 
+def keep_end(file: pa.NativeFile, count: int) -> pa.NativeFile:
+    """`file`, whose last `count` bytes are read once, now. For remote files, where every read is a request."""
+    return pa.PythonFile(_EndKept(file, count), mode="r")
+
+
+class _EndKept:
+    """What `pa.PythonFile` needs to read `file`, with its end in memory."""
+
+    closed = False
+
+    def __init__(self, file: pa.NativeFile, count: int):
+        self._file = file
+        self._size = file.size()
+        self._end_start = max(self._size - count, 0)
+        self._end = file.read_at(self._size - self._end_start, self._end_start)
+        self._position = 0
+
+    def seek(self, position: int, whence: int = os.SEEK_SET) -> int:
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
+        self._position = start + position
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def read(self, count: int = -1) -> bytes:
+        left = max(self._size - self._position, 0)
+        count = left if count < 0 else min(count, left)
+        if self._position >= self._end_start:
+            start = self._position - self._end_start
+            content = self._end[start : start + count]
+        else:
+            content = self._file.read_at(count, self._position)
+        self._position += len(content)
+        return content
+
+    def close(self) -> None:
+        """`file` is closed by whoever opened it."""
+
+
 def file_bytes(path: str) -> int:
     """Size of the file `path`. Raises as `open_input` does."""
     if not is_remote(path):

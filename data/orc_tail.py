@@ -156,9 +156,11 @@ def read_tail(file: pa.NativeFile, path: str) -> Tail:
     file_bytes = file.size()
     if not file_bytes:
         raise DataError(f"{path}: expected an ORC file, found an empty file (0 bytes)")
-    if file_bytes < HEADER_BYTES + 1 or _read(file, path, 0, HEADER_BYTES) != b"ORC":
-        start = file.read_at(min(file_bytes, HEADER_BYTES), 0)
+    start = _read(file, path, 0, min(file_bytes, HEADER_BYTES))
+    if start != b"ORC":
         raise DataError(f"{path}: expected an ORC file, found one that starts with {start!r}")
+    if file_bytes == HEADER_BYTES:
+        raise _damaged(path, "it ends after 3 bytes")
     end = _read(file, path, max(file_bytes - _FIRST_READ_BYTES, 0), min(file_bytes, _FIRST_READ_BYTES))
     postscript, codec, block_bytes, postscript_bytes = _postscript(end, path, file_bytes)
 
@@ -405,4 +407,4 @@ def _read(file: pa.NativeFile, path: str, offset: int, length: int) -> bytes:
 
 
 def _damaged(path: str, what: str) -> DataError:
-    return DataError(f"{path}: expected an ORC file, found a damaged one ({what})")
+    return DataError(f"{path}: expected an ORC file, found a truncated or damaged one ({what})")

@@ -13,15 +13,12 @@ import sys
 import tempfile
 import time
 import weakref
-from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from data.arrow_server import Request
-from data.batches import Batches
-from data.columns import Column
+from data.batches import Shard
 from data.errors import DataError
-from data.stripes import Part
 
 _SOCKET_PATH_MAX_BYTES = 107
 _SOCKET_NAME = "s"
@@ -32,12 +29,12 @@ _STDERR_SHOWN_BYTES = 2_000
 class ReaderProcess:
     """One `python -m data.arrow_server`. It ends with `stop`, with this process, or when reading fails."""
 
-    def __init__(self, columns: Sequence[Column], parts: Sequence[Part], how: Batches):
+    def __init__(self, shard: Shard, threads: int):
         self._folder = _socket_folder()
         self._status: IO[bytes] = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  (lives as long as we do)
         self._stderr: IO[bytes] = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
         self.endpoint = f"unix://{self._folder}/{_SOCKET_NAME}"
-        request = Request(tuple(columns), tuple(parts), how, os.getpid(), os.getcwd(), self._folder)
+        request = Request(shard, threads, os.getpid(), os.getcwd(), self._folder)
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
             # Listening before the process starts: a client may connect at once and nobody waits for a
             # "ready". Our copy is closed again, so that connecting to a dead reader fails instead of waiting.

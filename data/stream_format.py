@@ -2,20 +2,21 @@
 
 Every column of the stream is a list whose single entry holds a whole batch, so that lists of any length
 travel without padding. A scalar column takes one column of the stream (`[rows]`); a list column takes two:
-its values `[values]` int64 and its row splits `[rows + 1]` int64. The last column is the trailer int64 `[3]`:
-batch number (counted over all epochs), rows, epoch. The receiver must check the trailer: tensorflow-io's
-client takes a message that was cut short for complete, and its end, which is the trailer, is then memory that
-was never written.
+its values `[values]` int64 and its row splits `[rows + 1]` int64. Sampling adds two scalar columns, weight and
+offset. The last column is the trailer, int64 `[4 + columns]`: batch number (counted from 0 over the whole stream),
+rows, epoch, rows lost, then of each declared column the nulls that were filled. The receiver must check the trailer:
+tensorflow-io's client takes a message that was cut short for complete, and its end, which is the trailer, is then
+memory that was never written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pyarrow as pa
 
-from data.columns import Column
+from data.batches import Batch
+from data.part_reader import output_schema
+from data.read_spec import ReadSpec
 
 END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 """Sent after the last batch, and only then: a connection that ends without it is an error at the receiver."""
@@ -24,35 +25,36 @@ MESSAGE_BYTES_MAX = 2**31 - 2**16
 """tensorflow-io's client reads a message by one `recv`, which gives less than asked for beyond this."""
 
 
-def stream_types(columns: Sequence[Column]) -> list[pa.DataType]:
+def stream_types(spec: ReadSpec) -> list[pa.DataType]:
     """The element type of each column of the stream, the trailer included."""
     types: list[pa.DataType] = []
-    for column in columns:
-        types += [pa.int64(), pa.int64()] if column.kind == "int64_list" else [column.arrow_type]
+    for field in output_schema(spec):
+        types += [pa.int64(), pa.int64()] if pa.types.is_list(field.type) else [field.type]
     return [*types, pa.int64()]
 
 
-def stream_schema(columns: Sequence[Column]) -> pa.Schema:
+def stream_schema(spec: ReadSpec) -> pa.Schema:
     """The Arrow schema of the stream. Columns are found by position; the names are only numbers."""
-    return pa.schema([(str(i), pa.list_(kind)) for i, kind in enumerate(stream_types(columns))])
+    return pa.schema([(str(i), pa.list_(kind)) for i, kind in enumerate(stream_types(spec))])
 
 
-def to_message(batch: pa.RecordBatch, schema: pa.Schema, number: int, epoch: int) -> pa.Buffer:
+def to_message(batch: Batch, schema: pa.Schema, number: int) -> pa.Buffer:
     """Batch `number` as one message of the stream. Raises `ValueError` when it is too large for the
     receiver."""
     flat: list[pa.Array] = []
-    for array in batch.columns:
+    for array in batch.rows.columns:
         if pa.types.is_list(array.type):
             splits = array.offsets.to_numpy().astype(np.int64)
             flat += [array.flatten(), pa.array(splits - splits[0])]
         else:
             flat.append(array)
-    flat.append(pa.array([number, batch.num_rows, epoch], pa.int64()))
+    rows = batch.rows.num_rows
+    flat.append(pa.array([number, rows, batch.epoch, *batch.counts.tolist()], pa.int64()))
     entries = [pa.ListArray.from_arrays(pa.array([0, len(a)], pa.int32()), a) for a in flat]
     message = pa.RecordBatch.from_arrays(entries, schema=schema).serialize()
     if message.size > MESSAGE_BYTES_MAX:
         raise ValueError(
-            f"a batch of {batch.num_rows} rows takes {message.size} bytes, more than the {MESSAGE_BYTES_MAX} "
+            f"a batch of {rows} rows takes {message.size} bytes, more than the {MESSAGE_BYTES_MAX} "
             "that can be sent at once; use a smaller batch size or a smaller max_length"
         )
     return message

@@ -1,11 +1,9 @@
-"""The plan of a read: which rows of which stripe, in which order. Pure: nothing here opens a file."""
+"""Runs of rows of stripes, and how shards divide them. Pure: nothing here opens a file."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
 
 
 @dataclass(frozen=True)
@@ -29,44 +27,40 @@ class Part:
     rows: int
 
 
-def shard_parts(stripes: Sequence[Stripe], shard: int, num_shards: int) -> tuple[Part, ...]:
-    """The parts of shard number `shard`, in the order of `stripes`.
+def whole(stripes: Sequence[Stripe]) -> list[Part]:
+    """All rows of each stripe that has any."""
+    return [Part(stripe, 0, stripe.rows) for stripe in stripes if stripe.rows]
+
+
+def hulls(parts: Sequence[Part]) -> list[Part]:
+    """One part for each stripe, from the first to the last row of its parts; `parts` are in the order of the file."""
+    joined: list[Part] = []
+    for part in parts:
+        if joined and joined[-1].stripe == part.stripe:
+            first = joined.pop()
+            part = Part(part.stripe, first.start, part.start + part.rows - first.start)
+        joined.append(part)
+    return joined
+
+
+def shard_parts(parts: Sequence[Part], shard: int, num_shards: int) -> tuple[Part, ...]:
+    """The parts of shard number `shard`, in the order of `parts`, which may be cut.
 
     All shards together hold every row once. Their row counts differ by at most one, because workers that
-    train in step wait for the one with the most rows. Stripes are dealt in order to the shard that still
-    lacks most, so that shards move through (time-ordered) files side by side; a stripe is cut only where a
+    train in step wait for the one with the most rows. Parts are dealt in order to the shard that still
+    lacks most, so that shards move through (time-ordered) files side by side; a part is cut only where a
     shard is full, which costs at most `num_shards - 1` stripes being decoded a second time.
     """
-    total = sum(stripe.rows for stripe in stripes)
+    total = sum(part.rows for part in parts)
     lacking = [total * (i + 1) // num_shards - total * i // num_shards for i in range(num_shards)]
-    parts = []
-    for stripe in stripes:
-        start = 0
-        while start < stripe.rows:
+    dealt = []
+    for part in parts:
+        taken = 0
+        while taken < part.rows:
             receiver = max(range(num_shards), key=lacking.__getitem__)
-            rows = min(stripe.rows - start, lacking[receiver])
+            rows = min(part.rows - taken, lacking[receiver])
             if receiver == shard:
-                parts.append(Part(stripe, start, rows))
+                dealt.append(Part(part.stripe, part.start + taken, rows))
             lacking[receiver] -= rows
-            start += rows
-    return tuple(parts)
-
-
-def epoch_order(parts: Sequence[Part], seed: int, epoch: int) -> list[Part]:
-    """`parts` in the random order of one epoch; depends on (seed, epoch) and the number of parts only."""
-    order = np.random.default_rng([seed, epoch, 0]).permutation(len(parts))
-    return [parts[i] for i in order]
-
-
-def window_order(rows: int, seed: int, epoch: int, window: int) -> np.ndarray:
-    """A random order int64 `[rows]` of the rows of shuffle window number `window`.
-
-    Depends on (seed, epoch, window) only, so a reader that starts in the middle need not draw what came
-    before.
-    """
-    return np.random.default_rng([seed, epoch, 1, window]).permutation(rows)
-
-
-def batches_per_epoch(parts: Sequence[Part], batch_rows: int) -> int:
-    """Number of batches one pass over `parts` gives, the last partial one included."""
-    return -(-sum(part.rows for part in parts) // batch_rows)
+            taken += rows
+    return tuple(dealt)

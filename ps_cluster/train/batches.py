@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from data.arrow_stream import BatchReader
 from data.errors import DataError
+from data.orc import Reader
 from ps_cluster.errors import RunError
 
 
@@ -24,7 +24,7 @@ class Batch:
 class LookAhead:
     """Hands out batches and knows whether another follows, so that workers with less data can wait for the others."""
 
-    def __init__(self, reader: BatchReader):
+    def __init__(self, reader: Reader):
         self._reader = reader
         self._batches = iter(reader.dataset)
         self._empty = _empty_columns(reader.dataset.element_spec[0])
@@ -60,7 +60,7 @@ class LookAhead:
             if isinstance(cause, DataError):
                 raise cause from error
             raise RunError(str(cause)) from error
-        _, rows, epoch = info.numpy()
+        _, rows, epoch = info.numpy()[:3]
         return Batch(columns, int(rows), int(epoch))
 
 

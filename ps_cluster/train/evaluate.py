@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from data.arrow_stream import BatchReader, ReadSpec
+from data.orc import ReadSpec, open_reader
 from ps_cluster.job.resolve import label_column
 from ps_cluster.metrics.exact_auc import Evaluation, ScoreSpill
 from ps_cluster.train.batches import LookAhead
@@ -38,12 +38,12 @@ def evaluate(
       DataError: a label is neither 0 nor 1; names file, column and row.
     """
     os.makedirs(scratch, exist_ok=True)
-    with BatchReader(spec) as reader, ScoreSpill(scratch) as spill:
+    with open_reader(spec) as reader, ScoreSpill(scratch) as spill:
         score = make_score(reader.dataset.element_spec[0])
         done = 0
         for number, batch in enumerate(LookAhead(reader)):
             labels = np.asarray(batch.columns[label])
-            check_labels(labels, label_column(label), spec.paths)
+            check_labels(labels, label_column(label), spec)
             spill.add(score(batch.columns).numpy(), labels)
             done += batch.rows
             if number % _PROGRESS_EVERY_BATCHES == 0:

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from data.arrow_stream import BatchReader
+from data.orc import open_reader
 from ps_cluster.errors import RunError
 from ps_cluster.job.resolve import label_column
 from ps_cluster.metrics.window import WindowAuc, window_auc
@@ -65,7 +65,8 @@ def train(
     training = session.job.training
     steps_total = planned_steps(session, samples)
     window = WindowAuc()
-    with BatchReader(session.read_spec(samples, training=True)) as reader:
+    spec = session.read_spec(samples, training=True)
+    with open_reader(spec) as reader:
         batches = LookAhead(reader)
         train_step = make_train_step(
             session.job,
@@ -83,7 +84,7 @@ def train(
             step += 1
             batch = batches.take()
             labels = np.asarray(batch.columns[session.job.data.label])
-            check_labels(labels, label_column(session.job.data.label), samples.paths)
+            check_labels(labels, label_column(session.job.data.label), spec)
             factor = rate_factor(session.job.schedule, step, steps_total)
             result = train_step(
                 batch.columns,

@@ -1,32 +1,48 @@
 """The rows, sizes and order of batches, against pyorc."""
 
-import threading
+from dataclasses import replace
 
-import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from data.batches import Batches, PartReader, ahead, batches, rechunk
+from data.batches import Shard, batches
 from data.columns import Column
 from data.errors import DataError
-from data.footers import read_footers
-from data.stripes import shard_parts
+from data.part_reader import PartReader
+from data.plan import plan
+from data.read_spec import ReadSpec
 from tests.data import orc_files
 
 COLUMNS = (Column("id", "int64"), Column("score", "float32"), Column("items", "int64_list"))
 
 
-def run(paths, columns, batch_rows, shard=0, num_shards=1, epochs=1, shuffle_rows=0, seed=0):
+class NoWatcher:
+    def reading(self, part):
+        pass
+
+    def read(self, part):
+        pass
+
+
+def batches_of(spec, threads=1, exact=None):
+    """The batches, by a plan of its own; `exact`: whether to skip by known counts."""
+    shard = Shard.of(spec, plan(spec))
+    if exact is False:
+        shard = replace(shard, kept=None)
+    for batch in batches(shard, threads, NoWatcher()):
+        batch.rows.validate(full=True)
+        yield batch
+
+
+def rows_of(batch):
+    return list(zip(*(column.to_pylist() for column in batch.rows.columns)))
+
+
+def run(paths, columns, batch_rows, shard=0, num_shards=1, threads=1, **how):
     """The batches as (epoch, rows), rows as tuples of Python values."""
-    footers = read_footers(paths, columns)
-    parts = shard_parts([s for footer in footers for s in footer.stripes], shard, num_shards)
-    how = Batches(batch_rows, epochs, shuffle_rows, seed)
-    result = []
-    for epoch, batch in batches(PartReader(columns).read, parts, how):
-        batch.validate(full=True)
-        result.append((epoch, list(zip(*(column.to_pylist() for column in batch.columns)))))
-    return result
+    spec = ReadSpec(tuple(paths), tuple(columns), batch_rows, shard, num_shards, **how)
+    return [(batch.epoch, rows_of(batch)) for batch in batches_of(spec, threads)]
 
 
 def ids(result):
@@ -136,7 +152,7 @@ def test_the_shuffled_order_does_not_depend_on_the_batch_size(two_files):
 
 
 def test_shuffling_moves_rows_across_stripes_within_the_window_only(two_files):
-    order = ids(run(two_files, COLUMNS, 10, shuffle_rows=50, seed=1))
+    order = ids(run(two_files, COLUMNS, 10, shuffle_rows=50, seed=1, interleave_stripes=1))
     stripes = [range(40), range(40, 43), range(43, 68), range(68, 69), range(69, 100)]
     sources = [{next(n for n, s in enumerate(stripes) if i in s) for i in order[k : k + 10]} for k in range(0, 100, 10)]
     assert max(len(source) for source in sources) > 1
@@ -173,59 +189,14 @@ def test_a_damaged_stripe_is_named(tmp_path):
 
 def test_a_file_that_changed_after_the_check_is_named(tmp_path):
     path = orc_files.numbered(tmp_path / "a.orc", [50])
-    (footer,) = read_footers([path], COLUMNS)
-    parts = shard_parts(footer.stripes, 0, 1)
+    spec = ReadSpec((path,), COLUMNS, 10)
+    parts = plan(spec).parts
     orc_files.numbered(tmp_path / "a.orc", [40])
     with pytest.raises(DataError, match="expected 50 rows, found 40; the file changed"):
-        PartReader(COLUMNS).read(parts[0])
+        PartReader(spec).read(parts)
     orc_files.write(tmp_path / "a.orc", "struct<id:string,score:float,items:array<int>>", [[("x", 1.0, [])] * 50])
     with pytest.raises(DataError, match="column id: expected an integer or boolean, found string; the file changed"):
-        PartReader(COLUMNS).read(parts[0])
+        PartReader(spec).read(parts)
     (tmp_path / "a.orc").unlink()
     with pytest.raises(DataError, match=r"stripe 0 .* found: .*No such file"):
-        PartReader(COLUMNS).read(parts[0])
-
-
-@given(st.lists(st.integers(0, 9), max_size=8), st.integers(1, 12))
-def test_rechunking_keeps_rows_and_order(sizes, rows):
-    pieces, start = [], 0
-    for size in sizes:
-        pieces.append(pa.record_batch({"a": pa.array(range(start, start + size), pa.int64())}))
-        start += size
-    chunks = list(rechunk(pieces, rows))
-    assert [value for chunk in chunks for value in chunk.column(0).to_pylist()] == list(range(start))
-    assert [chunk.num_rows for chunk in chunks] == [rows] * (start // rows) + [start % rows] * (start % rows > 0)
-
-
-def test_reading_ahead_is_never_more_than_one_ahead():
-    made = []
-
-    def items():
-        for i in range(5):
-            made.append(i)
-            yield i
-
-    for item in ahead(items()):
-        assert len(made) <= item + 2
-    assert made == [0, 1, 2, 3, 4]
-
-
-def test_an_error_while_reading_ahead_comes_out_in_its_place():
-    def items():
-        yield 1
-        raise DataError("here")
-
-    stream = ahead(items())
-    assert next(stream) == 1
-    with pytest.raises(DataError, match="here"):
-        next(stream)
-
-
-def test_reading_ahead_leaves_no_thread_when_it_is_dropped():
-    stream = ahead(iter(range(100)))
-    next(stream)
-    stream.close()
-    for thread in threading.enumerate():
-        if thread.name == "read-ahead":
-            thread.join(10)
-            assert not thread.is_alive()
+        PartReader(spec).read(parts)

@@ -13,13 +13,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.orc as orc
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from data import files
+from data import files, footers
 from data.columns import Column
 from data.errors import DataError
 from data.footers import check_files, read_footers
 from tests.data import orc_files
-from tests.data.conftest import S3
+from tests.data.s3_server import S3
 
 COLUMNS = (Column("id", "int64"), Column("score", "float32"), Column("items", "int64_list"))
 
@@ -110,6 +112,51 @@ def test_an_orc_file_on_s3_is_read_like_the_same_file_here(s3: S3, tmp_path):
     assert check_files([url], COLUMNS) == check_files([path], COLUMNS)
     with files.open_input(url) as file:
         assert orc.ORCFile(file).read().equals(orc.ORCFile(path).read())
+
+
+def test_a_footer_on_s3_is_one_request_for_its_end_and_one_for_its_start(s3: S3, tmp_path, monkeypatch):
+    path = orc_files.write(tmp_path / "a.orc", "struct<id:bigint>", [[(i * 7919 % 100_003,) for i in range(200_000)]])
+    with open(path, "rb") as file:
+        url = s3.put("a.orc", file.read())
+    reads = []
+
+    class Counted(pa.NativeFile):
+        def __init__(self, file):
+            self.file = file
+
+        def size(self):
+            return self.file.size()
+
+        def read_at(self, count, offset):
+            reads.append((offset, count))
+            return self.file.read_at(count, offset)
+
+        def close(self):
+            self.file.close()
+
+        def __exit__(self, *error):
+            self.close()
+
+    opened = footers.open_input
+    monkeypatch.setattr(footers, "open_input", lambda path: Counted(opened(path)))
+    size = files.file_bytes(url)
+    assert size > 2**18
+    assert [stripe.rows for stripe in footers.read_footer(url).stripes] == [200_000]
+    assert reads == [(size - 2**18, 2**18), (0, 3)]
+
+
+@given(st.binary(max_size=60), st.integers(0, 80), st.lists(st.tuples(st.integers(0, 70), st.integers(0, 70))))
+@settings(deadline=None, max_examples=100)
+def test_a_file_whose_end_is_kept_reads_the_same(content, kept, reads):
+    file = files.keep_end(pa.BufferReader(content), kept)
+    assert file.size() == len(content)
+    for position, count in reads:
+        position = min(position, len(content))
+        assert file.read_at(count, position) == content[position : position + count]
+        file.seek(position)
+        assert file.read(count) == content[position : position + count]
+    file.seek(0)
+    assert file.read() == content
 
 
 def test_a_missing_object_or_bucket_is_a_missing_file(s3: S3):

@@ -18,6 +18,7 @@ from data import checksums
 from data.checksums import add_metadata
 from data.orc_tail import bloom_filters, read_tail, row_groups
 from data.orc_writer import OrcWriter, Settings
+from tests.data import orc_files
 
 SCHEMA = pa.schema([("id", pa.int64()), ("value", pa.float32()), ("list", pa.list_(pa.int64())), ("label", pa.int64())])
 
@@ -119,13 +120,30 @@ def test_a_batch_of_another_schema_is_refused(tmp_path):
         w.write(pa.RecordBatch.from_pydict({"id": [1]}))
 
 
-def test_a_large_file_has_several_stripes(tmp_path):
+@settings(max_examples=30, deadline=None)
+@given(pieces=st.lists(st.integers(0, 900), max_size=6), stripe_rows=st.integers(1, 1000))
+def test_a_stripe_has_the_rows_it_should_however_they_are_written(tmp_path_factory, pieces, stripe_rows):
+    path = str(tmp_path_factory.mktemp("s") / "a.orc")
+    rows = sum(pieces)
+    batch = make_batch(rows)
+    start = 0
+    with OrcWriter(path, SCHEMA, settings=Settings(stripe_rows=stripe_rows)) as writer:
+        for piece in pieces:
+            writer.write(batch.slice(start, piece))
+            start += piece
+    assert orc_files.stripe_rows(path) == [min(stripe_rows, rows - k) for k in range(0, rows, stripe_rows)]
+    assert orc.ORCFile(path).read().equals(pa.Table.from_batches([batch]))
+
+
+def test_wide_rows_make_smaller_stripes(tmp_path):
     path = str(tmp_path / "a.orc")
-    with OrcWriter(path, SCHEMA) as writer:
-        batch = make_batch(10_000)
-        for _ in range(30):
-            writer.write(batch)
-    assert orc.ORCFile(path).nstripes >= 3
+    table = pa.table({"list": pa.array([list(range(1000))] * 500, pa.list_(pa.int64()))})
+    with OrcWriter(path, table.schema, settings=Settings(stripe_bytes=800_000)) as writer:
+        for piece in (table.slice(0, 30), table.slice(30)):
+            writer.write(piece)
+    rows = orc_files.stripe_rows(path)
+    assert all(95 <= count <= 105 for count in rows[:-1]) and sum(rows) == 500
+    assert orc.ORCFile(path).read().equals(table)
 
 
 def test_a_full_disk_is_an_error_and_leaves_no_file(tmp_path):
@@ -154,7 +172,15 @@ except OSError as error:
 @pytest.mark.parametrize("codec", ["zstd", "zlib", "snappy", "lz4", "none"])
 def test_every_setting_reaches_the_file(tmp_path, codec):
     path = str(tmp_path / "a.orc")
-    how = Settings(codec, 1 << 17, 1 << 17, 500, "speed", ("id", "label", "value"), 0.01)
+    how = Settings(
+        codec,
+        stripe_rows=7000,
+        block_bytes=1 << 17,
+        row_index_stride=500,
+        strategy="speed",
+        bloom_columns=("id", "label", "value"),
+        bloom_fpp=0.01,
+    )
     batches = [make_batch(20_000, seed) for seed in range(3)]
     with OrcWriter(path, SCHEMA, {"a": "b"}, how) as writer:
         for batch in batches:
@@ -165,7 +191,7 @@ def test_every_setting_reaches_the_file(tmp_path, codec):
         assert reader.row_index_stride == 500
         assert reader.compression_block_size == 1 << 17
         assert own_metadata(reader) == {"a": "b"}
-    assert orc.ORCFile(path).nstripes > 1
+    assert orc.ORCFile(path).nstripes == 9
     assert orc.ORCFile(path).read().equals(pa.Table.from_batches(batches))
     with pa.OSFile(path) as file:
         tail = read_tail(file, path)
@@ -179,6 +205,7 @@ def test_every_setting_reaches_the_file(tmp_path, codec):
     [
         ({"codec": "lzo"}, "codec"),
         ({"strategy": "best"}, "strategy"),
+        ({"stripe_rows": 0}, "stripe_rows"),
         ({"stripe_bytes": 0}, "stripe_bytes"),
         ({"block_bytes": 1000}, "block_bytes"),
         ({"row_index_stride": 0}, "row_index_stride"),

@@ -9,26 +9,26 @@ import subprocess
 import sys
 import textwrap
 import time
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from data.arrow_server import Request
-from data.batches import Batches
+from data.batches import Shard
 from data.columns import Column
-from data.footers import read_footers
+from data.plan import plan
+from data.read_spec import Position, ReadSpec
 from data.reader_process import ReaderProcess
-from data.stripes import Part, Stripe, shard_parts
+from data.sampling import Constant, Factor, Lookup, Sampling
+from data.stripes import Part, Stripe
+from data.where import parse
 from tests.data import orc_files
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 COLUMNS = (Column("id", "int64"),)
-
-
-def parts_of(path):
-    (footer,) = read_footers([path], COLUMNS)
-    return shard_parts(footer.stripes, 0, 1)
 
 
 @pytest.fixture
@@ -37,7 +37,8 @@ def path(tmp_path):
 
 
 def start(path, epochs=1):
-    return ReaderProcess(COLUMNS, parts_of(path), Batches(30, epochs, 0, 0))
+    spec = ReadSpec((str(path),), COLUMNS, 30, epochs=epochs)
+    return ReaderProcess(Shard.of(spec, plan(spec)), 1)
 
 
 def connect(endpoint):
@@ -69,10 +70,10 @@ def test_the_stream_is_plain_arrow_with_one_row_a_batch_and_a_trailer(path):
     reader.stop()
     assert [batch.num_rows for batch in batches] == [1, 1, 1, 1]
     assert [batch.column(1)[0].as_py() for batch in batches] == [
-        [0, 30, 0],
-        [1, 30, 0],
-        [2, 30, 0],
-        [3, 10, 0],
+        [0, 30, 0, 0, 0],
+        [1, 30, 0, 0, 0],
+        [2, 30, 0, 0, 0],
+        [3, 10, 0, 0, 0],
     ]
     assert [i for batch in batches for i in batch.column(0)[0].as_py()] == list(range(100))
 
@@ -195,7 +196,34 @@ def test_a_request_survives_its_json():
     stripes = [Stripe("a b.orc", 0, 0, 5), Stripe("ü\udcff.orc", 3, 7, 9)]
     parts = (Part(stripes[1], 2, 4), Part(stripes[0], 0, 5))
     columns = (Column("é", "int64_list", missing="empty", max_length=3), Column("x", "float32", missing=0.5))
-    request = Request(columns, parts, Batches(3, 2, 10, 5), 17, "/work", "/tmp/x")
+    spec = ReadSpec(
+        ("ü\udcff.orc", "a b.orc"),
+        columns,
+        3,
+        1,
+        2,
+        5,
+        10,
+        7,
+        where=parse("x > 0.5 and y in (1, 2)"),
+        start=Position(2, 9),
+    )
+    request = Request(Shard(spec, parts, np.array([3, 5])), 4, 17, "/work", "/tmp/x")
     text = request.to_json()
     assert "\n" not in text and json.loads(text)
-    assert Request.from_json(text) == request
+    back = Request.from_json(text)
+    assert back.shard.kept.tolist() == [3, 5]
+    assert replace(back, shard=replace(back.shard, kept=None)) == replace(
+        request, shard=replace(request.shard, kept=None)
+    )
+
+
+def test_a_request_carries_the_sampling():
+    factors = (
+        Factor("keep", Constant(0.5), 0),
+        Factor("weight", Lookup("item", np.array([3, 9]), np.array([0.5, 2.0]))),
+    )
+    spec = ReadSpec((), COLUMNS, 3, sampling=Sampling("label", 5, factors))
+    back = Request.from_json(Request(Shard(spec, (), None), 1, 17, "/work", "/tmp/x").to_json()).shard.spec.sampling
+    assert (back.label, back.seed, back.factors[0]) == ("label", 5, factors[0])
+    assert back.factors[1].rate.keys.tolist() == [3, 9] and back.factors[1].rate.values.tolist() == [0.5, 2.0]

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.stripes import Stripe, batches_per_epoch, epoch_order, shard_parts, window_order
+from data.stripes import Part, Stripe, hulls, shard_parts, whole
 
 FILES = st.lists(st.lists(st.integers(1, 30), max_size=6), max_size=4)
 
@@ -27,14 +27,14 @@ def rows_of(parts):
 @given(FILES, st.integers(1, 7))
 def test_all_shards_together_hold_every_row_once(files, num_shards):
     stripes = stripes_of(files)
-    shards = [shard_parts(stripes, shard, num_shards) for shard in range(num_shards)]
+    shards = [shard_parts(whole(stripes), shard, num_shards) for shard in range(num_shards)]
     every_row = [(f"{n}.orc", row) for n, rows in enumerate(files) for row in range(sum(rows))]
     assert Counter(row for parts in shards for row in rows_of(parts)) == Counter(every_row)
 
 
 @given(FILES, st.integers(1, 7))
 def test_shards_differ_by_at_most_one_row(files, num_shards):
-    sizes = [len(rows_of(shard_parts(stripes_of(files), shard, num_shards))) for shard in range(num_shards)]
+    sizes = [len(rows_of(shard_parts(whole(stripes_of(files)), shard, num_shards))) for shard in range(num_shards)]
     assert max(sizes) - min(sizes) <= 1
 
 
@@ -42,7 +42,7 @@ def test_shards_differ_by_at_most_one_row(files, num_shards):
 def test_a_shard_keeps_the_order_of_the_files_and_holds_no_empty_part(files, num_shards):
     stripes = stripes_of(files)
     for shard in range(num_shards):
-        parts = shard_parts(stripes, shard, num_shards)
+        parts = shard_parts(whole(stripes), shard, num_shards)
         assert rows_of(parts) == sorted(rows_of(parts))
         assert all(part.rows > 0 for part in parts)
 
@@ -50,36 +50,22 @@ def test_a_shard_keeps_the_order_of_the_files_and_holds_no_empty_part(files, num
 @given(FILES, st.integers(1, 7))
 def test_at_most_one_stripe_fewer_than_shards_is_decoded_again(files, num_shards):
     stripes = stripes_of(files)
-    parts = sum(len(shard_parts(stripes, shard, num_shards)) for shard in range(num_shards))
+    parts = sum(len(shard_parts(whole(stripes), shard, num_shards)) for shard in range(num_shards))
     assert parts <= len(stripes) + num_shards - 1
 
 
 def test_shards_move_through_the_stripes_side_by_side():
     stripes = stripes_of([[10] * 6])
-    assert [p.stripe.index for p in shard_parts(stripes, 0, 2)] == [0, 2, 4]
-    assert [p.stripe.index for p in shard_parts(stripes, 1, 2)] == [1, 3, 5]
+    assert [p.stripe.index for p in shard_parts(whole(stripes), 0, 2)] == [0, 2, 4]
+    assert [p.stripe.index for p in shard_parts(whole(stripes), 1, 2)] == [1, 3, 5]
 
 
 def test_one_stripe_is_cut_into_row_ranges():
-    parts = [shard_parts(stripes_of([[10]]), shard, 3) for shard in range(3)]
+    parts = [shard_parts(whole(stripes_of([[10]])), shard, 3) for shard in range(3)]
     assert sorted((p.start, p.rows) for (p,) in parts) == [(0, 4), (4, 3), (7, 3)]
 
 
-def test_the_order_of_an_epoch_depends_on_seed_and_epoch():
-    parts = shard_parts(stripes_of([[3] * 50]), 0, 1)
-    orders = [epoch_order(parts, seed, epoch) for seed in (1, 2) for epoch in (0, 1)]
-    assert all(Counter(order) == Counter(parts) for order in orders)
-    assert len({tuple(order) for order in orders}) == 4
-    assert orders[0] == epoch_order(parts, 1, 0)
-
-
-def test_the_order_of_a_window_depends_on_seed_epoch_and_window():
-    orders = {tuple(window_order(50, s, e, w)) for s in (1, 2) for e in (0, 1) for w in (0, 1)}
-    assert len(orders) == 8
-    assert all(sorted(order) == list(range(50)) for order in orders)
-
-
-def test_the_last_partial_batch_counts():
-    parts = shard_parts(stripes_of([[10, 11]]), 0, 1)
-    assert [batches_per_epoch(parts, rows) for rows in (7, 10, 21, 22)] == [3, 3, 1, 1]
-    assert batches_per_epoch((), 5) == 0
+def test_the_hull_of_a_stripes_parts_is_one_part():
+    first, second = stripes_of([[30, 20]])
+    parts = [Part(first, 3, 4), Part(first, 10, 1), Part(first, 25, 5), Part(second, 2, 6)]
+    assert hulls(parts) == [Part(first, 3, 27), Part(second, 2, 6)]

@@ -10,7 +10,7 @@ import sys
 import pytest
 from pyarrow import orc
 
-from data.arrow_stream import check_files
+from data.footers import check_files
 from data.paths import expand
 from ps_cluster.job.load import load_job
 from ps_cluster.job.resolve import columns_of

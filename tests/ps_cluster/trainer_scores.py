@@ -15,7 +15,7 @@ def main(job_path: str, outputs: str) -> None:
     import_tensorflow(gpu=False)
     import numpy as np
 
-    from data.arrow_stream import BatchReader
+    from data.orc import open_reader
     from ops.library import load
     from ps_cluster.job.load import load_job
     from ps_cluster.job.membership import Membership
@@ -33,7 +33,7 @@ def main(job_path: str, outputs: str) -> None:
         checkpoint = newest_checkpoint(job_file.output)
         load_dense(checkpoint, session.model)
         session.store.restore(checkpoint.folder, checkpoint.table_files())
-        with BatchReader(session.read_spec(samples_of(job_file, "test"), training=False)) as reader:
+        with open_reader(session.read_spec(samples_of(job_file, "test"), training=False)) as reader:
             spec = reader.dataset.element_spec[0]
             score = make_score_step(session.job, session.model, session.store, session.devices, spec)
             logits, labels = [], []
