@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Union
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from models.config import ModelConfig
+from ps_cluster.job.sampling_schema import Sampling
 
 # `expected` is what a message about a wrong value calls a right one.
 Name = Annotated[
@@ -46,6 +47,9 @@ class DataSection(_Section):
     label: Text = Field(description="Column with the label: 0 or 1.")
     shuffle_rows: NonNegativeInt = Field(
         65536, description="Rows in the shuffle window of training data; 0 keeps the files' order."
+    )
+    sampling: Sampling | None = Field(
+        None, description="Which training rows are kept, and how much they count. Default: all, equally."
     )
 
 

@@ -33,6 +33,7 @@ def start(
     epochs: int | None = None,
     batch_size: int | None = None,
     tables: int | None = None,
+    sampling: Mapping[str, Any] | None = None,
 ) -> Event:
     """Training begins.
 
@@ -40,6 +41,7 @@ def start(
     whole training; None when not known before. dense_parameters: numbers in the dense weights of the model.
     data, model: one line for a person each, such as `train.orc, 1 file, 3.1 MB` and `rankmixer, 8 tokens of
     64`. batch_size: rows per worker and step. tables: number of embedding tables.
+    sampling: rates by which the training rows are sampled (`ps_cluster.job.sampling`).
     """
     return _event("start", locals(), keep=("steps_total",))
 

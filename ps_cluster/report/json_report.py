@@ -38,6 +38,9 @@ class Report(BaseModel):
     batch_size: int | None = Field(None, description="Rows per worker and step.")
     epochs: int | None = Field(None, description="Passes over the training data that the job asks for.")
     dense_parameters: int | None = Field(None, description="Numbers in the dense weights.")
+    sampling: dict[str, Any] | None = Field(
+        None, description="Rates by which the training rows were sampled; null: they were not."
+    )
     rows: int | None = Field(None, description="Rows trained on, counted once per epoch.")
     steps: int | None = Field(None, description="Training steps done.")
     seconds: float | None = Field(None, description="Wall-clock time of the whole run.")
@@ -74,7 +77,7 @@ def report_of(events: Iterable[Mapping[str, Any]]) -> Report:
         status.last.get(kind, {}) for kind in ("start", "step", "evaluation", "exported", "done")
     )
     tables = status.last.get("tables", {}).get("tables", [])
-    same = ("job", "seed", "data", "model", "ps", "workers", "batch_size", "epochs", "dense_parameters")
+    same = ("job", "seed", "data", "model", "ps", "workers", "batch_size", "epochs", "dense_parameters", "sampling")
     figures = {
         **{name: start.get(name) for name in same},
         "rows": step.get("rows"),

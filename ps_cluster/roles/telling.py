@@ -56,13 +56,15 @@ class Teller:
                 workers=session.num_workers,
                 ps=num_ps,
                 dense_parameters=int(session.model.count_params()),
-                data=f"{', '.join(job.data.train)}: {files}, {train.summary.file_bytes / 1e6:.1f} MB of ORC",
+                data=f"{', '.join(job.data.train)}: {files}, {train.summary.file_bytes / 1e6:.1f} MB of ORC"
+                + (f", {train.sampling.words()}" if train.sampling else ""),
                 model=f"{job.model.name}: {settings}",
                 job=job.name,
                 seed=job.training.seed,
                 epochs=job.training.epochs,
                 batch_size=job.training.batch_size,
                 tables=len(tables_of(job)),
+                sampling=train.sampling.record() if train.sampling else None,
             )
         )
 

@@ -63,7 +63,13 @@ def run_worker(job_file: JobFile, membership: Membership, events: str | None, re
                 teller.phase("save")
                 teller.saved(
                     save_checkpoint(
-                        job_file.output, trained.steps, session.job, session.store, session.model, optimizer
+                        job_file.output,
+                        trained.steps,
+                        session.job,
+                        session.store,
+                        session.model,
+                        optimizer,
+                        train_samples.sampling.record() if train_samples.sampling else None,
                     ),
                     "checkpoint",
                 )

@@ -14,7 +14,8 @@ from ps_cluster.embedding.groups import TableGroup, plan_groups
 from ps_cluster.embedding.ps_store import Placement, PsEmbeddingStore
 from ps_cluster.errors import UserError
 from ps_cluster.job.membership import Membership
-from ps_cluster.job.resolve import JobFile, columns_of, inputs_of, tables_of
+from ps_cluster.job.resolve import JobFile, columns_of, inputs_of, tables_of, training_columns_of
+from ps_cluster.job.sampling import Presampled, Resolved, sampling_of
 from ps_cluster.job.schema import DenseFeature, Job
 from ps_cluster.train.connect import Devices
 
@@ -31,6 +32,8 @@ class Samples:
 
     paths: tuple[str, ...]
     summary: FileSummary
+    sampling: Resolved | Presampled | None = None
+    """Of training rows; None: all count alike."""
 
 
 def samples_of(job_file: JobFile, side: str) -> Samples:
@@ -39,6 +42,8 @@ def samples_of(job_file: JobFile, side: str) -> Samples:
     if not patterns:
         raise UserError(f"{job_file.path}: data.{side}: expected at least one path, found none")
     paths = tuple(expand(patterns, job_file.folder))
+    if side == "train":
+        return Samples(paths, check_files(paths, training_columns_of(job_file.job)), sampling_of(job_file, paths))
     return Samples(paths, check_files(paths, columns_of(job_file.job)))
 
 
@@ -67,11 +72,12 @@ class Session:
         job = self.job
         return ReadSpec(
             paths=samples.paths,
-            columns=tuple(columns_of(job)),
+            columns=tuple(training_columns_of(job) if training else columns_of(job)),
             batch_rows=job.training.batch_size,
             shard=self.rank,
             num_shards=self.num_workers,
             epochs=job.training.epochs if training else 1,
             shuffle_rows=job.data.shuffle_rows if training else 0,
             seed=job.training.seed,
+            sampling=samples.sampling.sampling if training and samples.sampling else None,
         )

@@ -24,6 +24,7 @@ def test_a_report_says_what_the_events_said(tmp_path):
         "format_version": 1,
         "job": "clicks",
         "seed": 7,
+        "sampling": {"seed": 7, "rules": [], "replay": None, "newest_time": None},
         "data": "train.orc, 1 file, 3.1 MB",
         "model": "deepfm, hidden 128, 64",
         "ps": 3,
