@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import difflib
-import os
+import itertools
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.orc as orc
-import pyorc
 
 from data import sampling, where
 from data.columns import Column, accepts, expected_type
 from data.errors import DataError
+from data.files import is_remote, keep_end, open_input
+from data.orc_tail import read_tail
 from data.read_spec import ReadSpec
 from data.stripes import Stripe
 
+# Files wait for a network or a disk; more threads would not parse faster.
+_READ_AT_ONCE = 8
+# Enough for the tail of most files: one request instead of one for each piece of it.
+_KEPT_BYTES = 1 << 18
 _SHOWN_PROBLEMS = 20
 _SHOWN_COLUMNS = 12
 
@@ -54,30 +60,40 @@ class FileSummary:
 def read_footer(path: str) -> Footer:
     """The footer of the ORC file `path`. Raises `DataError` when there is none to read."""
     try:
-        with open(path, "rb") as file:
-            file_bytes = os.fstat(file.fileno()).st_size
-            if file_bytes == 0:
-                raise DataError(f"{path}: expected an ORC file, found an empty file (0 bytes)")
-            magic = file.read(3)
-            if magic != b"ORC":
-                raise DataError(f"{path}: expected an ORC file, found one that starts with {magic!r}")
-            file.seek(0)
-            # pyarrow decodes and so has the last word on types, but does not tell how many rows a stripe has.
-            schema = orc.ORCFile(path).schema
-            stripes: list[Stripe] = []
-            first_row = 0
-            for index, stripe in enumerate(pyorc.Reader(file).iter_stripes()):
-                stripes.append(Stripe(path, index, first_row, len(stripe)))
-                first_row += len(stripe)
+        with open_input(path) as opened:
+            file = keep_end(opened, _KEPT_BYTES) if is_remote(path) else opened
+            tail = read_tail(file, path)
+            # pyarrow decodes and so has the last word on types.
+            schema = orc.ORCFile(file).schema
     except FileNotFoundError:
         raise DataError(f"{path}: expected an ORC file, found no file by that name") from None
     except OSError as error:
         if error.errno is not None and error.strerror:
             raise DataError(f"{path}: expected a readable ORC file, found: {error.strerror}") from error
         raise _damaged(path, error) from error
-    except (pa.ArrowException, pyorc.errors.ORCError) as error:
+    except pa.ArrowException as error:
         raise _damaged(path, error) from error
-    return Footer(path, file_bytes, schema, tuple(stripes))
+    first_rows = itertools.accumulate((stripe.rows for stripe in tail.stripes), initial=0)
+    stripes = [Stripe(path, i, first, stripe.rows) for i, (first, stripe) in enumerate(zip(first_rows, tail.stripes))]
+    return Footer(path, tail.file_bytes, schema, tuple(stripes))
+
+
+def read_each(paths: Sequence[str]) -> list[Footer | DataError]:
+    """The footer of each of `paths`, or what is wrong with it; several files are read at once.
+
+    Their statistics are not kept: with those, the footers of thousands of files would fill the memory.
+    """
+
+    def read(path: str) -> Footer | DataError:
+        try:
+            return read_footer(path)
+        except DataError as error:
+            return error
+
+    if len(paths) < 2:
+        return [read(path) for path in paths]
+    with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
+        return list(pool.map(read, paths))
 
 
 def read_footers(paths: Sequence[str], columns: Sequence[Column]) -> list[Footer]:
@@ -121,11 +137,9 @@ def _footers(paths: Sequence[str], check: Callable[[Footer], list[str]]) -> tupl
     """The footers that are right, and the problems of the other paths."""
     footers = []
     problems: dict[str, list[str]] = {}
-    for path in paths:
-        try:
-            footer = read_footer(path)
-        except DataError as error:
-            problems[path] = [str(error)]
+    for path, footer in zip(paths, read_each(paths)):
+        if isinstance(footer, DataError):
+            problems[path] = [str(footer)]
             continue
         found = check(footer)
         if found:

@@ -53,6 +53,30 @@ def raw_blocks(content: bytes, codec: str, block_bytes: int) -> bytes:
     return b"".join((len(piece) * 2 + 1).to_bytes(_HEADER_BYTES, "little") + piece for piece in pieces)
 
 
+def compress(content: bytes, codec: str, block_bytes: int) -> bytes:
+    """`content` as a stream of a file of this codec; codec none has no blocks."""
+    if codec == "none":
+        return content
+    stream = bytearray()
+    for start in range(0, len(content), block_bytes):
+        block = content[start : start + block_bytes]
+        encoded = _encode(block, codec)
+        stream += raw_blocks(block, codec, block_bytes) if len(encoded) >= len(block) else _headed(encoded)
+    return bytes(stream)
+
+
+def _headed(encoded: bytes) -> bytes:
+    return (len(encoded) * 2).to_bytes(_HEADER_BYTES, "little") + encoded
+
+
+def _encode(block: bytes, codec: str) -> bytes:
+    if codec == "zlib":
+        encoder = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+        return encoder.compress(block) + encoder.flush()
+    encoded: bytes = pa.Codec("lz4_raw" if codec == "lz4" else codec).compress(block, asbytes=True)
+    return encoded
+
+
 def _decode(block: bytes, codec: str, block_bytes: int) -> bytes:
     try:
         if codec == "zlib":

@@ -34,6 +34,8 @@ __all__ = [
     "top_level_columns",
 ]
 
+CHECKSUMS_KEY = "ps_cluster.checksums"
+"""User metadata of that name is `data.checksums`."""
 HEADER_BYTES = 3
 LONGEST_POSTSCRIPT_BYTES = 255
 _FIRST_READ_BYTES = 1 << 16
@@ -154,9 +156,11 @@ def read_tail(file: pa.NativeFile, path: str) -> Tail:
     file_bytes = file.size()
     if not file_bytes:
         raise DataError(f"{path}: expected an ORC file, found an empty file (0 bytes)")
-    if file_bytes < HEADER_BYTES + 1 or _read(file, path, 0, HEADER_BYTES) != b"ORC":
-        start = file.read_at(min(file_bytes, HEADER_BYTES), 0)
+    start = _read(file, path, 0, min(file_bytes, HEADER_BYTES))
+    if start != b"ORC":
         raise DataError(f"{path}: expected an ORC file, found one that starts with {start!r}")
+    if file_bytes == HEADER_BYTES:
+        raise _damaged(path, "it ends after 3 bytes")
     end = _read(file, path, max(file_bytes - _FIRST_READ_BYTES, 0), min(file_bytes, _FIRST_READ_BYTES))
     postscript, codec, block_bytes, postscript_bytes = _postscript(end, path, file_bytes)
 
@@ -179,6 +183,9 @@ def read_tail(file: pa.NativeFile, path: str) -> Tail:
     user_metadata = {}
     for item in footer.metadata:
         user_metadata[item.name.decode("utf-8", "surrogateescape")] = item.value
+    # A wrong byte beside the checksums must not pass for a file without any; their block is never compressed.
+    if CHECKSUMS_KEY not in user_metadata and CHECKSUMS_KEY.encode() in footer_content:
+        raise _damaged(path, "it names checksums, but they cannot be read")
     if footer.statistics and len(footer.statistics) != len(types):
         raise _damaged(path, f"it has {len(types)} types and statistics of {len(footer.statistics)}")
     if metadata.stripes and len(metadata.stripes) != len(stripes):
@@ -400,4 +407,4 @@ def _read(file: pa.NativeFile, path: str, offset: int, length: int) -> bytes:
 
 
 def _damaged(path: str, what: str) -> DataError:
-    return DataError(f"{path}: expected an ORC file, found a damaged one ({what})")
+    return DataError(f"{path}: expected an ORC file, found a truncated or damaged one ({what})")

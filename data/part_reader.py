@@ -18,8 +18,11 @@ import pyarrow as pa
 import pyarrow.orc as orc
 
 from data import sampling, where
+from data.checksums import load, verify_stripe
 from data.columns import Column, WrongValue, canonical, wrong_rows
 from data.errors import DataError
+from data.files import open_input
+from data.orc_tail import read_tail
 from data.read_spec import OFFSET, WEIGHT, ReadSpec
 from data.stripes import Part, Stripe
 
@@ -227,18 +230,34 @@ class _OpenFiles:
 
 class _OpenFile:
     def __init__(self, path: str, verify: bool):
-        self._path = path
-        self._orc = orc.ORCFile(path)
+        self._file = open_input(path)
+        self._orc = orc.ORCFile(self._file)
+        tail = read_tail(self._file, path)
+        self._stripe_rows = [stripe.rows for stripe in tail.stripes]
+        self._names = frozenset(tail.types[0].field_names)
+        self._checksums = load(self._file, tail) if verify else None
 
     def decode(self, stripe: Stripe, columns: Sequence[str]) -> dict[str, pa.Array]:
+        if stripe.index >= len(self._stripe_rows) or self._stripe_rows[stripe.index] != stripe.rows:
+            found = self._stripe_rows[stripe.index] if stripe.index < len(self._stripe_rows) else 0
+            raise _changed(stripe, f"{stripe.rows} rows", str(found))
+        absent = [name for name in columns if name not in self._names]
+        if absent:
+            raise _changed(stripe, f"a column {absent[0]}", "none")
+        if self._checksums is not None:
+            verify_stripe(self._file, self._checksums, stripe.index, columns)
         decoded = self._orc.read_stripe(stripe.index, columns=list(columns))
         if decoded.num_rows != stripe.rows:
-            raise DataError(
-                f"{stripe.path}: stripe {stripe.index}: expected {stripe.rows} rows, "
-                f"found {decoded.num_rows}; the file changed after it was checked"
-            )
+            raise _changed(stripe, f"{stripe.rows} rows", str(decoded.num_rows))
         # By name: the decoder gives columns in the order of the file.
         return {name: decoded.column(name) for name in columns}
+
+
+def _changed(stripe: Stripe, expected: str, found: str) -> DataError:
+    return DataError(
+        f"{stripe.path}: stripe {stripe.index}: expected {expected}, found {found}; "
+        "the file changed after it was checked"
+    )
 
 
 def _cut(raw: Mapping[str, pa.Array], part: Part) -> Mapping[str, pa.Array]:

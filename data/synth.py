@@ -17,8 +17,9 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import pyarrow as pa
 
+from data.checksums import add_metadata
 from data.errors import DataError
-from data.orc_writer import OrcWriter, add_metadata
+from data.orc_writer import OrcWriter
 from data.planted import (
     DENSE_EFFECTS,
     LEAST_FEATURES,

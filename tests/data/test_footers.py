@@ -6,7 +6,7 @@ import pytest
 
 from data.columns import Column
 from data.errors import DataError
-from data.footers import check_files, read_footers
+from data.footers import Footer, check_files, read_each, read_footers
 from tests.data import orc_files
 
 COLUMNS = (Column("id", "int64"), Column("score", "float32"), Column("items", "int64_list"))
@@ -112,3 +112,12 @@ def test_a_file_without_rows_is_fine_beside_one_with_rows_but_not_alone(tmp_path
     full = orc_files.numbered(tmp_path / "b.orc", [3])
     assert check_files([empty, full], COLUMNS).rows == 3
     assert problems([empty]) == [f"{empty}: expected at least one row, found none"]
+
+
+def test_footers_come_in_the_order_of_their_paths_with_what_is_wrong_in_place(tmp_path):
+    paths = [orc_files.numbered(tmp_path / f"{i}.orc", [i + 1] * 3) for i in range(40)]
+    paths[20:20] = [f"{tmp_path}/none.orc"]
+    found = read_each(paths)
+    assert [footer.path for footer in found if isinstance(footer, Footer)] == paths[:20] + paths[21:]
+    assert [len(f.stripes) and f.stripes[0].rows for f in found[:20] + found[21:]] == list(range(1, 41))
+    assert str(found[20]) == f"{paths[20]}: expected an ORC file, found no file by that name"

@@ -14,7 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import orc
 
-from data.orc_writer import OrcWriter, add_metadata
+from data import checksums
+from data.checksums import add_metadata
+from data.orc_tail import bloom_filters, read_tail, row_groups
+from data.orc_writer import OrcWriter, Settings
+from tests.data import orc_files
 
 SCHEMA = pa.schema([("id", pa.int64()), ("value", pa.float32()), ("list", pa.list_(pa.int64())), ("label", pa.int64())])
 
@@ -31,6 +35,11 @@ def make_batch(rows: int, seed: int = 0) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
+def own_metadata(reader: pyorc.Reader) -> dict[str, str]:
+    """What was given to the writer: all metadata but the checksums."""
+    return {name: value.decode() for name, value in reader.user_metadata.items() if name != checksums.KEY}
+
+
 def test_pyorc_reads_back_rows_and_metadata(tmp_path):
     path = str(tmp_path / "a b.orc")
     batches = [make_batch(1000, 1), make_batch(0), make_batch(777, 2)]
@@ -39,10 +48,7 @@ def test_pyorc_reads_back_rows_and_metadata(tmp_path):
             writer.write(batch)
     with open(path, "rb") as file:
         reader = pyorc.Reader(file)
-        assert {name: value.decode() for name, value in reader.user_metadata.items()} == {
-            "seed": "7",
-            "übung": "ja" * 100,
-        }
+        assert own_metadata(reader) == {"seed": "7", "übung": "ja" * 100}
         found = list(reader)
     expected = [tuple(row.values()) for row in pa.Table.from_batches(batches).to_pylist()]
     assert found == expected
@@ -57,7 +63,7 @@ def test_metadata_can_be_added_twice_and_pyarrow_still_reads_the_file(tmp_path):
     add_metadata(path, {"second": "x" * 3_000_000})
     add_metadata(path, {"third": "3"})
     with open(path, "rb") as file:
-        assert {k: len(v) for k, v in pyorc.Reader(file).user_metadata.items()} == {
+        assert {k: len(v) for k, v in own_metadata(pyorc.Reader(file)).items()} == {
             "first": 1,
             "second": 3_000_000,
             "third": 1,
@@ -76,8 +82,7 @@ def test_any_text_survives_as_metadata(tmp_path_factory, metadata):
     with OrcWriter(path, SCHEMA, metadata) as writer:
         writer.write(make_batch(3))
     with open(path, "rb") as file:
-        found = pyorc.Reader(file).user_metadata
-    assert {name: value.decode() for name, value in found.items()} == metadata
+        assert own_metadata(pyorc.Reader(file)) == metadata
 
 
 def test_a_file_without_rows_keeps_its_columns(tmp_path):
@@ -115,13 +120,30 @@ def test_a_batch_of_another_schema_is_refused(tmp_path):
         w.write(pa.RecordBatch.from_pydict({"id": [1]}))
 
 
-def test_a_large_file_has_several_stripes(tmp_path):
+@settings(max_examples=30, deadline=None)
+@given(pieces=st.lists(st.integers(0, 900), max_size=6), stripe_rows=st.integers(1, 1000))
+def test_a_stripe_has_the_rows_it_should_however_they_are_written(tmp_path_factory, pieces, stripe_rows):
+    path = str(tmp_path_factory.mktemp("s") / "a.orc")
+    rows = sum(pieces)
+    batch = make_batch(rows)
+    start = 0
+    with OrcWriter(path, SCHEMA, settings=Settings(stripe_rows=stripe_rows)) as writer:
+        for piece in pieces:
+            writer.write(batch.slice(start, piece))
+            start += piece
+    assert orc_files.stripe_rows(path) == [min(stripe_rows, rows - k) for k in range(0, rows, stripe_rows)]
+    assert orc.ORCFile(path).read().equals(pa.Table.from_batches([batch]))
+
+
+def test_wide_rows_make_smaller_stripes(tmp_path):
     path = str(tmp_path / "a.orc")
-    with OrcWriter(path, SCHEMA) as writer:
-        batch = make_batch(10_000)
-        for _ in range(30):
-            writer.write(batch)
-    assert orc.ORCFile(path).nstripes >= 3
+    table = pa.table({"list": pa.array([list(range(1000))] * 500, pa.list_(pa.int64()))})
+    with OrcWriter(path, table.schema, settings=Settings(stripe_bytes=800_000)) as writer:
+        for piece in (table.slice(0, 30), table.slice(30)):
+            writer.write(piece)
+    rows = orc_files.stripe_rows(path)
+    assert all(95 <= count <= 105 for count in rows[:-1]) and sum(rows) == 500
+    assert orc.ORCFile(path).read().equals(table)
 
 
 def test_a_full_disk_is_an_error_and_leaves_no_file(tmp_path):
@@ -144,4 +166,59 @@ except OSError as error:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("caught")
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("codec", ["zstd", "zlib", "snappy", "lz4", "none"])
+def test_every_setting_reaches_the_file(tmp_path, codec):
+    path = str(tmp_path / "a.orc")
+    how = Settings(
+        codec,
+        stripe_rows=7000,
+        block_bytes=1 << 17,
+        row_index_stride=500,
+        strategy="speed",
+        bloom_columns=("id", "label", "value"),
+        bloom_fpp=0.01,
+    )
+    batches = [make_batch(20_000, seed) for seed in range(3)]
+    with OrcWriter(path, SCHEMA, {"a": "b"}, how) as writer:
+        for batch in batches:
+            writer.write(batch)
+    with open(path, "rb") as file:
+        reader = pyorc.Reader(file)
+        assert reader.compression == pyorc.CompressionKind[codec.upper()]
+        assert reader.row_index_stride == 500
+        assert reader.compression_block_size == 1 << 17
+        assert own_metadata(reader) == {"a": "b"}
+    assert orc.ORCFile(path).nstripes == 9
+    assert orc.ORCFile(path).read().equals(pa.Table.from_batches(batches))
+    with pa.OSFile(path) as file:
+        tail = read_tail(file, path)
+        found = [len(bloom_filters(file, tail, 0, column)) for column in range(len(tail.types))]
+        groups = row_groups(tail, 0)
+    assert found == [0, groups, groups, 0, 0, groups]  # root, id, value, list, its items, label
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"codec": "lzo"}, "codec"),
+        ({"strategy": "best"}, "strategy"),
+        ({"stripe_rows": 0}, "stripe_rows"),
+        ({"stripe_bytes": 0}, "stripe_bytes"),
+        ({"block_bytes": 1000}, "block_bytes"),
+        ({"row_index_stride": 0}, "row_index_stride"),
+        ({"bloom_fpp": 1.0}, "bloom_fpp"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(wrong, field):
+    with pytest.raises(ValueError, match=f"^{field}: expected"):
+        Settings(**wrong)
+
+
+@pytest.mark.parametrize("name", ["list", "nowhere"])
+def test_a_bloom_filter_on_what_is_no_number_is_refused(tmp_path, name):
+    with pytest.raises(ValueError, match=f"bloom_columns: expected .* found {name}"):
+        OrcWriter(str(tmp_path / "a.orc"), SCHEMA, settings=Settings(bloom_columns=(name,)))
     assert os.listdir(tmp_path) == []
