@@ -77,7 +77,7 @@ def _dataset(spec: ReadSpec, plan: Plan) -> tf.data.Dataset:
     # In a process that is connected to a cluster, an enclosing `tf.device` must not move the dataset to
     # another machine.
     with tf.device(_own_cpu()):
-        flat = OrcDataset(_read(spec, plan))
+        flat = OrcDataset(orc_read(spec, plan))
         # AutoGraph, which has nothing to convert here, leaves files behind in a process that ends by `os._exit`.
         assemble = tf.autograph.experimental.do_not_convert(lambda *tensors: _assemble(tensors, spec))
         return prefetched(flat.map(assemble), spec)
@@ -99,7 +99,8 @@ def _assemble(
     return values, info
 
 
-def _read(spec: ReadSpec, plan: Plan) -> OrcRead:
+def orc_read(spec: ReadSpec, plan: Plan) -> OrcRead:
+    """`spec` and `plan` as the op takes them."""
     paths = tuple(dict.fromkeys(part.stripe.path for part in plan.parts))
     declared = [column.name for column in spec.columns]
     sources = tuple(dict.fromkeys([*declared, *spec.filter_columns]))

@@ -36,6 +36,11 @@ std::string Hex(uint32_t crc) {
   return text;
 }
 
+// What went wrong, on one line.
+std::string Words(const arrow::Status& status) {
+  return status.detail() == nullptr ? status.message() : status.message() + ": " + status.detail()->ToString();
+}
+
 class ArrowStripeFile : public StripeFile {
  public:
   ArrowStripeFile(std::string path, bool verify) : path_(std::move(path)), verify_(verify) {}
@@ -44,7 +49,7 @@ class ArrowStripeFile : public StripeFile {
     Problem problem;
     const arrow::Status status = Open(&problem);
     if (!status.ok()) {
-      return Problem(path_ + ": expected an ORC file, found a truncated or damaged one (" + status.message() + ")");
+      return Problem(path_ + ": expected a readable ORC file, found: " + Words(status));
     }
     return problem;
   }
@@ -53,7 +58,7 @@ class ArrowStripeFile : public StripeFile {
                  std::vector<RawColumn>* columns) override try {
     Problem problem;
     const arrow::Status status = Decode(range, names, columns, &problem);
-    return status.ok() ? problem : Unreadable(range, status.message());
+    return status.ok() ? problem : Unreadable(range, Words(status));
   } catch (const std::exception& error) {
     return Unreadable(range, error.what());
   }
@@ -241,7 +246,7 @@ Problem OpenStripeFile(const std::string& path, bool verify, std::unique_ptr<Str
   if (!problem) *file = std::move(opened);
   return problem;
 } catch (const std::exception& error) {
-  return Problem(path + ": expected an ORC file, found a truncated or damaged one (" + error.what() + ")");
+  return Problem(path + ": expected a readable ORC file, found: " + error.what());
 }
 
 }  // namespace ps_cluster::orc

@@ -1,6 +1,7 @@
 #include "ops/orc/reader/read_ahead.h"
 
 #include <algorithm>
+#include <cfenv>
 #include <chrono>
 #include <exception>
 #include <string>
@@ -58,6 +59,8 @@ void ReadAhead::Advance(int64_t ticket) {
 }
 
 void ReadAhead::Work() {
+  // TensorFlow's threads take numbers below the smallest normal one for 0, and so would threads that they start.
+  std::fesetenv(FE_DFL_ENV);
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
     space_.wait(lock, [&] { return stopping_ || failed_ || next_ticket_ < first_ticket_ + most_ahead_; });
