@@ -140,7 +140,7 @@ def test_all_shards_together_read_what_the_condition_keeps_once(tmp_path, layout
     assert sorted(found) == sorted(ids)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=FIXTURE)
+@settings(max_examples=100, deadline=None, suppress_health_check=FIXTURE)
 @given(layout=layouts(), data=st.data())
 def test_from_any_position_comes_exactly_the_rest(tmp_path, layout, data):
     spec = replace(layout.write(tmp_path), drop_remainder=False)
