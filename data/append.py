@@ -273,9 +273,9 @@ def _packed(segments: Sequence[str], path: str, beside: str, schema: pa.Schema, 
 
 def _enter(hidden: str) -> tuple[str, Any, list[Any]]:
     """(name of a new writer, its owner file, which stays locked, the owner files of dead writers, locked too)."""
-    name = (
-        f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
-    )
+    seconds, milliseconds = divmod(time.time_ns() // 1_000_000, 1000)
+    stamp = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime(seconds))}{milliseconds:03}"
+    name = f"{stamp}-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
     with _locked(hidden):
         dead = []
         for path in sorted(glob.glob(os.path.join(glob.escape(hidden), f"*{_OWNER}"))):

@@ -288,8 +288,7 @@ def test_the_next_writer_finishes_the_file_of_one_that_was_killed(tmp_path):
         assert (recovered.rows, recovered.damaged) == (20, ())
         assert rows_of(tmp_path) == [list(range(20))]
         appender.write_rows([row(7)])
-    assert sorted(rows_of(tmp_path)) == [list(range(20)), [7]]
-    assert [one[0] for one in orc_files.read(recovered.path)] == list(range(20))
+    assert rows_of(tmp_path) == [list(range(20)), [7]]
     assert sorted(os.listdir(tmp_path)) == sorted(os.path.basename(p) for p in [recovered.path, *appender.files])
 
 
