@@ -11,7 +11,7 @@ PYTEST := .venv/bin/python -m pytest
 
 help:
 	@echo "make demo       set up, then train and export a model on real ratings: 2 parameter servers, 2 workers"
-	@echo "make env        set up only: .venv with all packages, the op library and the command ps-cluster"
+	@echo "make env        set up only: .venv with all packages, the op libraries and the command ps-cluster"
 	@echo "make test       set up, lint, run the tests"
 	@echo "make test-slow  set up, run the tests that take minutes"
 	@echo "make lint       set up, check style, formatting and types"
@@ -38,6 +38,6 @@ test-slow: env
 	$(PYTEST) -m slow $(PYTEST_FLAGS)
 
 clean:
-	rm -rf .venv build *.egg-info ops/_ops.so ops/._ops.so.*.part
+	rm -rf .venv build *.egg-info ops/_ops.so ops/_orc.so ops/._*.so.*.part
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

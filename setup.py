@@ -16,9 +16,8 @@ import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
@@ -136,8 +135,7 @@ PACKAGES = ["ps_cluster", "models", "ops", "data"]
 ROOT = Path(__file__).resolve().parent
 
 
-@dataclass(frozen=True)
-class OpLibrary:
+class OpLibrary(NamedTuple):
     """A shared library of ops, made of all sources below one folder."""
 
     path: str

@@ -83,9 +83,7 @@ def _dataset(spec: ReadSpec, plan: Plan) -> tf.data.Dataset:
         return prefetched(flat.map(assemble), spec)
 
 
-def _assemble(
-    tensors: Sequence[tf.Tensor], spec: ReadSpec
-) -> tuple[dict[str, tf.Tensor | tf.RaggedTensor], tf.Tensor]:
+def _assemble(tensors: Sequence[tf.Tensor], spec: ReadSpec) -> tuple[dict[str, tf.Tensor | tf.RaggedTensor], tf.Tensor]:
     """The tensors of one batch as named values."""
     *arrays, info = tensors
     values: dict[str, tf.Tensor | tf.RaggedTensor] = {}
@@ -130,9 +128,7 @@ def orc_read(spec: ReadSpec, plan: Plan) -> OrcRead:
 
 def _parts(parts: Sequence[Part], paths: Sequence[str]) -> np.ndarray:
     number = {path: i for i, path in enumerate(paths)}
-    rows = [
-        (number[p.stripe.path], p.stripe.index, p.stripe.first_row, p.stripe.rows, p.start, p.rows) for p in parts
-    ]
+    rows = [(number[p.stripe.path], p.stripe.index, p.stripe.first_row, p.stripe.rows, p.start, p.rows) for p in parts]
     return np.array(rows, np.int64).reshape(-1, 6)
 
 

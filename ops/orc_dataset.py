@@ -92,15 +92,16 @@ class OrcRead:
     """Cardinality, where it is known."""
 
 
-class OrcDataset(dataset_ops.DatasetSource):  # type: ignore[misc]
+class OrcDataset(dataset_ops.DatasetSource):
     """Elements are flat tuples: of each column its values `[rows]`, or the items `[items]` of a list and its row splits
     int64 `[rows + 1]`; when sampling, weights and offsets float32 `[rows]`; then int64 `[4 + columns]`: batch number,
     rows, epoch, rows lost, nulls that were filled of each column.
 
     Its iterators can be saved, and go on behind the last batch they gave.
 
-    Memory: beside one batch, rows that are decoded. Without shuffling those of `decode_threads + 3` parts at most; with,
-    those of `max(interleave, decode_threads + 1) + interleave` parts, and of the parts that one window's rows lie in.
+    Memory: beside one batch, rows that are decoded. Without shuffling those of `decode_threads + 3` parts at most; with
+    shuffling those of `interleave + max(interleave, decode_threads + 1)` parts, and of the parts that a window's rows
+    lie in.
     """
 
     def __init__(self, read: OrcRead):

@@ -338,7 +338,14 @@ def test_any_run_of_rows_of_a_stripe_is_that_slice_of_it(long_stripe):
 
 def test_condition_that_holds_in_few_rows_reads_the_other_columns_only_there(long_stripe):
     columns = (Column("score", "float32", -1), Column("items", "int64_list", "empty"))
-    for text in ("id == 5000", "id in (4001, 6007)", "id >= 11998", "id < 3", "id in (0, 11999)", "id > 10 and id < 10"):
+    for text in (
+        "id == 5000",
+        "id in (4001, 6007)",
+        "id >= 11998",
+        "id < 3",
+        "id in (0, 11999)",
+        "id > 10 and id < 10",
+    ):
         result = same(ReadSpec((long_stripe,), columns, 100, where=parse(text)))
         assert isinstance(result, list)
 
