@@ -5,6 +5,8 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
+import numpy as np
+
 _LOW_64 = 2**64 - 1
 
 
@@ -67,3 +69,24 @@ def _thomas_wang(key: int) -> int:
     key = key * 21 & _LOW_64
     key ^= _shifted(key, 28)
     return (key + (key << 31)) & _LOW_64
+
+
+def all_might_be_there(bloom: BloomFilter, values: np.ndarray) -> bool:
+    """Whether the filter admits each of `values`, int64 or float64 `[values]`, as it must those of its row group."""
+    with np.errstate(over="ignore"):
+        key = np.ascontiguousarray(values).view(np.int64)
+        key = ~key + (key << 21)
+        key ^= key >> 24
+        key *= 265
+        key ^= key >> 14
+        key *= 21
+        key ^= key >> 28
+        key += key << 31
+        low, high = key.astype(np.int32), (key >> 32).astype(np.int32)
+        bits = np.frombuffer(bloom.bits, np.uint8)
+        for k in range(1, bloom.hashes + 1):
+            combined = low + np.int32(k) * high
+            position = np.where(combined < 0, ~combined, combined).astype(np.int64) % (len(bits) * 8)
+            if not (bits[position >> 3] >> (position & 7) & 1).all():
+                return False
+    return True

@@ -6,12 +6,8 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from data.columns import Column
-from data.sampling import Sampling
+from data.sampling import OFFSET, WEIGHT, Sampling
 from data.where import Where
-
-WEIGHT = "sample_weight"
-OFFSET = "sample_offset"
-"""Names of the two float32 columns that sampling adds to a batch."""
 
 
 class Position(NamedTuple):

@@ -25,6 +25,10 @@ import pyarrow as pa
 
 from data.where import Where, mask, parse, type_problems
 
+WEIGHT = "sample_weight"
+OFFSET = "sample_offset"
+"""Names of the two float32 columns that sampling adds to the rows it keeps."""
+
 _G = 0x9E3779B97F4A7C15
 _ALL_BITS = 2**64 - 1
 
@@ -249,16 +253,26 @@ def effect(sampling: Sampling, columns: Mapping[str, pa.Array]) -> Effect:
     keep, weight = np.ones(len(labels)), np.ones(len(labels))
     log_sums = np.zeros((2, len(labels)))
     for factor in sampling.factors:
-        applies = mask(factor.when, columns) if factor.when else np.ones(len(labels), bool)
-        position = factor.rate.positions(columns, len(labels))
+        applies, position = meets(factor, columns, len(labels))
         logs = np.where(applies, factor.rate.log_table[position], 0.0)
         for label in (0, 1):
             if factor.label in (None, label):
                 log_sums[label] += logs
-        own = applies & ((labels == factor.label) if factor.label is not None else (labels >= 0))
+        own = applies & of_label(factor, labels)
         product = keep if factor.kind == "keep" else weight
         product *= np.where(own, factor.rate.table[position], 1.0)
     return Effect(keep, weight, np.where(labels >= 0, log_sums[0] - log_sums[1], 0.0))
+
+
+def meets(factor: Factor, columns: Mapping[str, pa.Array], rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Which rows a factor applies to, their label aside, bool `[rows]`; and their places in the table of its rate."""
+    applies = mask(factor.when, columns) if factor.when else np.ones(rows, bool)
+    return applies, factor.rate.positions(columns, rows)
+
+
+def of_label(factor: Factor, labels: np.ndarray) -> np.ndarray:
+    """Which of `labels` (of `labels_of`) a factor applies to: bool `[rows]`."""
+    return (labels == factor.label) if factor.label is not None else (labels >= 0)
 
 
 def labels_of(column: pa.Array) -> np.ndarray:

@@ -11,3 +11,5 @@ os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 for signum in (signal.SIGINT, signal.SIGHUP):
     if signal.getsignal(signum) == signal.SIG_IGN:
         signal.signal(signum, signal.default_int_handler if signum == signal.SIGINT else signal.SIG_DFL)
+
+pytest_plugins = ["tests.data.s3_server"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 
@@ -19,6 +20,10 @@ from ps_cluster.job.schema import DenseFeature, IdListFeature, Job
 from ps_cluster.train.checkpoint import Checkpoint, load_dense, newest_checkpoint
 from ps_cluster.train.session import groups_of
 from ps_cluster.train.trained_job import check_as_trained
+
+TRAINING = os.path.join("assets.extra", "training.json")
+"""In an export: which step of the training it holds, and by which rates the training rows were sampled (null: not at
+all). The logits need no correction: the training has undone what sampling did to the odds."""
 
 
 class ServingModel(tf.Module):
@@ -73,10 +78,18 @@ def export_saved_model(job_file: JobFile, parent: str | None = None) -> str:
     beside = os.path.join(parent, f".{version}.{os.getpid()}.part")
     try:
         tf.saved_model.save(module, beside, signatures={"serving_default": module.score})
+        _describe(checkpoint, os.path.join(beside, TRAINING))
         os.rename(beside, folder)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
     return folder
+
+
+def _describe(checkpoint: Checkpoint, path: str) -> None:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump({"step": checkpoint.step, "sampling": checkpoint.sampling}, file, indent=1)
+        file.write("\n")
 
 
 def _scorer(job: Job, groups: list[TableGroup], tables: dict[str, StaticTable], model: tf_keras.Model):

@@ -26,7 +26,7 @@ def load_job(path: str | os.PathLike[str]) -> JobFile:
     a field is absent from.
     """
     shown = os.fspath(path)
-    text = _text(shown)
+    text = read_text(shown, "a job file")
     folder = os.path.dirname(os.path.abspath(shown))
     document = parse(text)
     if document.empty:
@@ -34,7 +34,7 @@ def load_job(path: str | os.PathLike[str]) -> JobFile:
     job, problems = check_document(document, folder)
     if job is None:
         lines = sorted((document.line(problem), order, problem) for order, problem in enumerate(problems))
-        raise UserError("\n".join(_line(shown, line, problem) for line, _, problem in lines))
+        raise UserError("\n".join(line_text(shown, line, problem) for line, _, problem in lines))
     return JobFile(job=job, path=shown, folder=folder, text=text)
 
 
@@ -59,19 +59,20 @@ def check_document(document: Document, folder: str) -> tuple[Job | None, list[Pr
     return None, found + broken_rules(draft_of_values(value, {problem.path for problem in found}), folder)
 
 
-def _text(path: str) -> str:
+def read_text(path: str, what: str) -> str:
+    """The text of a file that a person wrote; `what` it is, in errors. Raises UserError."""
     try:
         with open(path, "rb") as file:
             raw = file.read(LARGEST_BYTES + 1)
     except FileNotFoundError:
-        raise UserError(f"{path}: expected a job file, found no such file") from None
+        raise UserError(f"{path}: expected {what}, found no such file") from None
     except IsADirectoryError:
-        raise UserError(f"{path}: expected a job file, found a folder") from None
+        raise UserError(f"{path}: expected {what}, found a folder") from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise UserError(f"{path}: expected a job file that can be read, found: {reason}") from None
+        raise UserError(f"{path}: expected {what} that can be read, found: {reason}") from None
     if len(raw) > LARGEST_BYTES:
-        raise UserError(f"{path}: expected a job file of at most {LARGEST_BYTES} bytes, found a larger one")
+        raise UserError(f"{path}: expected {what} of at most {LARGEST_BYTES} bytes, found a larger one")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -79,6 +80,7 @@ def _text(path: str) -> str:
         raise UserError(f"{path}:{line}: expected UTF-8 text, found other bytes") from None
 
 
-def _line(path: str, line: int, problem: Problem) -> str:
+def line_text(path: str, line: int, problem: Problem) -> str:
+    """A problem as a line for people."""
     field = f"{path_text(problem.path)}: " if problem.path else ""
     return f"{path}:{line}: {field}expected {problem.expected}, found {problem.found}"

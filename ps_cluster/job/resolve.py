@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from data.columns import Column
+from data.sampling import OFFSET, WEIGHT
 from models.inputs import InputSpec
 from ps_cluster.job.schema import DenseFeature, Feature, IdFeature, IdListFeature, Job, Table
 
@@ -44,6 +45,13 @@ def columns_of(job: Job) -> list[Column]:
     """The label's column, then every column a feature needs, each once; the label as float32."""
     columns = [label_column(job.data.label), *(column_of(feature) for feature in job.features)]
     return list(dict.fromkeys(columns))
+
+
+def training_columns_of(job: Job) -> list[Column]:
+    """`columns_of`, and where the training files hold them already the columns that sampling adds."""
+    sampling = job.data.sampling
+    added = [Column(WEIGHT, "float32"), Column(OFFSET, "float32")] if sampling and sampling.presampled else []
+    return list(dict.fromkeys([*columns_of(job), *added]))
 
 
 def label_column(name: str) -> Column:

@@ -1,4 +1,4 @@
-"""What pydantic finds wrong with a job, in the words of the job file."""
+"""What pydantic finds wrong with a job (or another file of ours), in the words of the file."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _NUMBER = re.compile(r"[-+]?[0-9.]+")
 ROOT: Schema = Job.model_json_schema()
 
 
-def problems_of(error: ValidationError, value: object) -> list[Problem]:
-    """One problem for each of pydantic's errors about `value`, the whole job as plain values."""
-    return [_problem(details, value) for details in error.errors(include_url=False, include_context=False)]
+def problems_of(error: ValidationError, value: object, root: Schema = ROOT) -> list[Problem]:
+    """One problem for each of pydantic's errors about `value`, the whole file as plain values; `root`: its schema."""
+    return [_problem(details, value, root) for details in error.errors(include_url=False, include_context=False)]
 
 
-def described(schema: Schema) -> str:
+def described(schema: Schema, root: Schema = ROOT) -> str:
     """The values a schema accepts, e.g. `an integer above 0`."""
-    schema = _plain(schema)
+    schema = _plain(schema, root)
     if "expected" in schema:
         return str(schema["expected"])
     if "const" in schema:
@@ -62,14 +62,14 @@ def _bounds(schema: Schema) -> str:
     return f" {' and '.join(words)}" if words else ""
 
 
-def _problem(details: Mapping[str, Any], whole: object) -> Problem:
-    path, schema, value = _walk(details["loc"], whole)
+def _problem(details: Mapping[str, Any], whole: object, root: Schema) -> Problem:
+    path, schema, value = _walk(details["loc"], whole, root)
     kind = details["type"]
     if kind == "missing":
-        return Problem(path, described(schema), "no such field")
+        return Problem(path, described(schema, root), "no such field")
     if kind == "extra_forbidden":
-        _, section, _ = _walk(details["loc"][:-1], whole)
-        fields = list(_plain(section)["properties"])
+        _, section, _ = _walk(details["loc"][:-1], whole, root)
+        fields = list(_plain(section, root)["properties"])
         name = path[-1]
         return Problem(
             path,
@@ -78,31 +78,31 @@ def _problem(details: Mapping[str, Any], whole: object) -> Problem:
             True,
         )
     if kind in ("union_tag_not_found", "union_tag_invalid"):
-        choice = _plain(schema)["discriminator"]
+        choice = _plain(schema, root)["discriminator"]
         tag, names = choice["propertyName"], list(choice["mapping"])
         mapping = value if isinstance(value, dict) else {}
         found = found_text(mapping[tag]) if tag in mapping else "no such field"
         return Problem((*path, tag), f"one of {listed(names)}", f"{found}{suggestion(mapping.get(tag), names)}")
     if details["loc"][-1:] == ("[key]",):
-        return Problem(path, described(schema["propertyNames"]), quoted(str(path[-1])), True)
-    plain = _plain(schema)
+        return Problem(path, described(schema["propertyNames"], root), quoted(str(path[-1])), True)
+    plain = _plain(schema, root)
     found = found_text(value)
     if "enum" in plain:
         found += suggestion(value, plain["enum"])
     elif plain.get("type") in ("integer", "number") and isinstance(value, str) and _NUMBER.fullmatch(value):
         found = f"the text {found}"
-    return Problem(path, described(schema), found)
+    return Problem(path, described(schema, root), found)
 
 
-def _walk(loc: Sequence[str | int], value: object) -> tuple[Path, Schema, object]:
+def _walk(loc: Sequence[str | int], value: object, root: Schema) -> tuple[Path, Schema, object]:
     """Path, schema and value at pydantic's `loc`, which besides fields and indices names variants of unions.
 
     For a wrong key of a mapping (`[key]`) the schema is the mapping's.
     """
-    schema: Schema = ROOT
+    schema = root
     path: Path = ()
     for part, following in zip(loc, [*loc[1:], None]):
-        plain = _plain(schema)
+        plain = _plain(schema, root)
         if "discriminator" in plain and part in plain["discriminator"]["mapping"]:
             schema = {"$ref": plain["discriminator"]["mapping"][part]}
             continue
@@ -139,13 +139,13 @@ def _of_any_name(schema: Schema) -> Iterator[Schema]:
         yield schema["additionalProperties"]
 
 
-def _plain(schema: Schema) -> Schema:
+def _plain(schema: Schema, root: Schema) -> Schema:
     """The schema behind references, without the null of an optional field."""
     while True:
         if "$ref" in schema:
-            target = ROOT["$defs"][schema["$ref"].rpartition("/")[2]]
+            target = root["$defs"][schema["$ref"].rpartition("/")[2]]
             schema = {**target, **{key: schema[key] for key in schema if key != "$ref"}}
-        elif "anyOf" in schema:
+        elif "anyOf" in schema and "expected" not in schema:
             (schema,) = (member for member in schema["anyOf"] if member.get("type") != "null")
         else:
             return schema

@@ -45,8 +45,10 @@ class Output:
         return self.folder / "events.jsonl"
 
     def mark(self, state: State) -> None:
-        """Write down how far the run is, in `run.json`."""
-        text = json.dumps({"job": self.job_name, "state": state, "started": self.started, "pid": os.getpid()})
+        """Write down how far the run is, in `run.json`; with the rates of sampling once training has begun."""
+        run = {"job": self.job_name, "state": state, "started": self.started, "pid": os.getpid()}
+        sampling = _sampling_of(self.events)
+        text = json.dumps(run if sampling is None else {**run, "sampling": sampling})
         beside = self.folder / "run.json.tmp"
         beside.write_text(text + "\n", encoding="utf-8")
         beside.replace(self.folder / "run.json")
@@ -137,6 +139,19 @@ def _clear(folder: Path) -> None:
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
+
+
+def _sampling_of(events: Path) -> object:
+    """What the start of training tells of sampling; None when nothing."""
+    try:
+        with events.open(encoding="utf-8") as lines:
+            for line in lines:
+                event = json.loads(line)
+                if isinstance(event, dict) and event.get("event") == "start":
+                    return event.get("sampling")
+    except (OSError, ValueError):  # not begun; or cut where the run ended
+        pass
+    return None
 
 
 def _why(folder: Path, error: OSError) -> str:

@@ -28,12 +28,14 @@ class Checkpoint:
     """A whole checkpoint: its folder, the step it holds, its files as the manifest lists them.
 
     trained: what of the job gives the files their meaning (`ps_cluster.train.trained_job`).
+    sampling: rates by which the training rows were sampled (`ps_cluster.job.sampling`); None when they were not.
     """
 
     folder: str
     step: int
     files: list[dict]
     trained: dict
+    sampling: dict | None = None
 
     def table_files(self) -> list[dict]:
         return [entry for entry in self.files if "table" in entry]
@@ -46,6 +48,7 @@ def save_checkpoint(
     store: EmbeddingStore,
     model: tf_keras.Model,
     optimizer: tf_keras.optimizers.Optimizer,
+    sampling: dict | None = None,
 ) -> str:
     """Writes OUTPUT/checkpoint/step-N: beside first, renamed when whole. Returns its folder.
 
@@ -56,7 +59,7 @@ def save_checkpoint(
     shutil.rmtree(beside, ignore_errors=True)
     os.makedirs(beside)
     try:
-        _write(beside, step, job, store, model, optimizer)
+        _write(beside, step, job, store, model, optimizer, sampling)
         shutil.rmtree(folder, ignore_errors=True)
         os.rename(beside, folder)
     finally:
@@ -71,6 +74,7 @@ def _write(
     store: EmbeddingStore,
     model: tf_keras.Model,
     optimizer: tf_keras.optimizers.Optimizer,
+    sampling: dict | None,
 ) -> None:
     files = store.save(beside)
     dense = {f"model/{i}": weight.numpy() for i, weight in enumerate(model.weights)}
@@ -79,7 +83,7 @@ def _write(
     length, crc = file_checksum(os.path.join(beside, DENSE))
     files.append({"file": DENSE, "bytes": int(length), "crc32c": int(crc)})
     with open(os.path.join(beside, MANIFEST), "w", encoding="utf-8") as out:
-        out.write(_manifest_text(step, meaning_of(job), files))
+        out.write(_manifest_text(step, meaning_of(job), files, sampling))
         out.flush()
         os.fsync(out.fileno())
 
@@ -102,15 +106,16 @@ def newest_checkpoint(output: str) -> Checkpoint:
             text = source.read()
         manifest = json.loads(text)
         version, step, trained, files = (manifest[key] for key in ("format_version", "step", "trained", "files"))
+        sampling = manifest.get("sampling")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path}: expected a checkpoint's manifest, found {error!r}") from error
     if version != FORMAT_VERSION:
         raise UserError(f"{path}: expected format version {FORMAT_VERSION}, found {version}")
-    if text != _manifest_text(step, trained, files):
+    if text != _manifest_text(step, trained, files, sampling):
         raise UserError(f"{path}: damaged: expected a manifest that matches its own CRC-32")
     for entry in files:
         _verify(os.path.join(folder, entry["file"]), entry)
-    return Checkpoint(folder, step, files, trained)
+    return Checkpoint(folder, step, files, trained, sampling)
 
 
 def load_dense(
@@ -137,9 +142,11 @@ def load_dense(
             variable.assign(value)
 
 
-def _manifest_text(step: int, trained: dict, files: list[dict]) -> str:
+def _manifest_text(step: int, trained: dict, files: list[dict], sampling: dict | None) -> str:
     """The one way to write a manifest: whatever else is read has been changed since."""
     content = {"format_version": FORMAT_VERSION, "step": step, "trained": trained, "files": files}
+    if sampling is not None:
+        content["sampling"] = sampling
     crc = zlib.crc32(json.dumps(content, indent=1).encode())
     return json.dumps({**content, "crc32": crc}, indent=1)
 

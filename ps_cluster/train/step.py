@@ -1,4 +1,10 @@
-"""One step: look up → model → loss → all-reduce → apply."""
+"""One step: look up → model → loss → all-reduce → apply.
+
+The loss of a row is its weight times the cross-entropy of `sigmoid(logit - offset)` with its label, and the loss of a
+batch is the mean of that over its rows (not over the sum of weights: a row of weight 2 pulls twice as hard). Without
+sampling all weights are 1 and all offsets 0. The offset is what sampling did to the odds of the label
+(`data.sampling`): the model's own logit is that of the rows before sampling, which evaluation and export use as it is.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +14,7 @@ from typing import NamedTuple
 import tensorflow as tf
 import tf_keras
 
+from data.sampling import OFFSET, WEIGHT
 from ps_cluster.embedding.store import EmbeddingStore, StepInfo
 from ps_cluster.job.resolve import column_of
 from ps_cluster.job.schema import DenseFeature, Job
@@ -38,6 +45,16 @@ def split_features(job: Job, columns: dict) -> tuple[dict, dict]:
     return ids, dense
 
 
+def loss_sum(
+    labels: tf.Tensor, logits: tf.Tensor, weights: tf.Tensor | None = None, offsets: tf.Tensor | None = None
+) -> tf.Tensor:
+    """The losses of a batch, summed: float32 scalar; all arguments float32 `[batch]`."""
+    if offsets is not None:
+        logits = logits - offsets
+    losses = tf.nn.sigmoid_cross_entropy_with_logits(labels, logits)
+    return tf.reduce_sum(losses if weights is None else losses * weights)
+
+
 def make_train_step(
     job: Job,
     model: tf_keras.Model,
@@ -47,6 +64,8 @@ def make_train_step(
     columns_spec: dict,
 ) -> Callable[..., StepResult]:
     """Returns `step(columns, step, rate_factor, has_next)`, traced once for all batch sizes.
+
+    columns_spec: of the job's columns, and with sampling of `sample_weight` and `sample_offset`, float32 `[batch]`.
 
     Losses and gradients are summed over rows and divided once by the rows of all workers. N workers with batches of B
     rows so train exactly as one worker with N·B rows, also when the last batches are uneven or empty.
@@ -76,11 +95,11 @@ def make_train_step(
             vectors = looked_up.vectors(looked_up.rows)
             with tf.device(devices.compute):
                 logits = tf.squeeze(model({**vectors, **dense}, training=True), axis=1)
-                loss_sum = tf.reduce_sum(tf.nn.sigmoid_cross_entropy_with_logits(labels, logits))
-        gradients = tape.gradient(loss_sum, [*looked_up.rows, *weights], unconnected_gradients="zero")
+                summed = loss_sum(labels, logits, columns.get(WEIGHT), columns.get(OFFSET))
+        gradients = tape.gradient(summed, [*looked_up.rows, *weights], unconnected_gradients="zero")
         row_gradients = gradients[: len(looked_up.rows)]
         with tf.device(devices.compute):
-            figures = tf.stack([loss_sum, tf.cast(rows, tf.float32), tf.cast(has_next, tf.float32)])
+            figures = tf.stack([summed, tf.cast(rows, tf.float32), tf.cast(has_next, tf.float32)])
             *dense_gradients, figures = sum_inside_step([*gradients[len(looked_up.rows) :], figures])
             all_rows = tf.maximum(figures[1], 1.0)
             optimizer.learning_rate.assign(peak_rate * rate_factor)

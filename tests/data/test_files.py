@@ -21,7 +21,7 @@ from data.columns import Column
 from data.errors import DataError
 from data.footers import check_files, read_footers
 from tests.data import orc_files
-from tests.data.conftest import S3
+from tests.data.s3_server import S3
 
 COLUMNS = (Column("id", "int64"), Column("score", "float32"), Column("items", "int64_list"))
 

@@ -161,7 +161,40 @@ cluster:
 output: run
 """
 
-ALL = {"local": LOCAL, "remote": REMOTE, "deepfm": DEEPFM}
+SAMPLING = """\
+  label: click
+  sampling:
+    seed: 3
+    time:
+      column: time
+      unit: seconds
+    rules:
+      - label: 0
+        keep: 0.2
+      - label: 0
+        newest_hours: 24
+        weight: 2
+      - label: 0
+        when: score > 0.8 and country in (3, 7)
+        weight: 3.5
+      - label: 0
+        bands:
+          column: item
+          popularity: items.orc
+          top_ids: [100, 10000]
+          keep: [0.25, 0.5, 1]
+      - bands:
+          column: age
+          bounds: [18, 30.5]
+          weight: [1, 2, 1]
+    replay:
+      newest_days: 7
+      newest_share: 0.7
+      half_life_days: 14
+"""
+SAMPLED = DEEPFM.replace("  label: click\n", SAMPLING)
+
+ALL = {"local": LOCAL, "remote": REMOTE, "deepfm": DEEPFM, "sampled": SAMPLED}
 
 
 def line_of(text: str, words: str) -> int:

@@ -21,6 +21,7 @@ def run_events(steps: int = 4, auc: float | None = 0.75) -> Iterator[events.Even
         model="deepfm, hidden 128, 64",
         job="clicks",
         seed=7,
+        sampling={"seed": 7, "rules": [], "replay": None, "newest_time": None},
         epochs=1,
         batch_size=500,
         tables=2,

@@ -24,6 +24,21 @@ def test_a_new_folder_is_made_with_its_parents(tmp_path: Path) -> None:
     assert json.loads((folder / "run.json").read_text())["state"] == "finished"
 
 
+@pytest.mark.parametrize(
+    ("events", "sampling"),
+    [
+        ('{"event": "phase"}\n{"event": "start", "sampling": {"seed": 3}}\n{"event": "step"}\n', {"seed": 3}),
+        ('{"event": "start"}\n', None),
+        ('{"event": "phase"}\n[]\n{"event": "sta', None),
+    ],
+)
+def test_the_rates_of_sampling_are_kept_with_the_run(tmp_path: Path, events: str, sampling: object) -> None:
+    with claimed_output(tmp_path, "small") as output:
+        output.events.write_text(events)
+        output.mark("finished")
+    assert json.loads((tmp_path / "run.json").read_text()).get("sampling") == sampling
+
+
 def test_an_unfinished_run_is_replaced_without_asking(tmp_path: Path) -> None:
     for state in ("failed", "stopped", "running"):
         with claimed_output(tmp_path, "small") as output:

@@ -1,4 +1,4 @@
-"""How far a command over sample files has come, in rows."""
+"""How far a command over sample files has come, in rows or bytes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,18 @@ import time
 from collections.abc import Callable
 
 SILENCE_SECONDS = 10.0
+_BAR = 20  # characters
 
 
 class Progress:
-    """Rows done on standard error: one line that moves on a terminal, a line every few seconds elsewhere."""
+    """Rows (or another `unit`) done, on standard error.
 
-    def __init__(self, title: str, clock: Callable[[], float] = time.monotonic):
+    A line with a bar that moves on a terminal, a line every few seconds elsewhere.
+    """
+
+    def __init__(self, title: str, clock: Callable[[], float] = time.monotonic, unit: str = "rows"):
         self._title = title
+        self._unit = unit
         self._clock = clock
         self._moving = sys.stderr.isatty()
         self._start = self._last = clock()
@@ -25,7 +30,10 @@ class Progress:
             return
         self._last = now
         rate = done / max(now - self._start, 1e-9)
-        text = f"{self._title}: {done:,} of {total:,} rows, {rate:,.0f} rows/s"
+        text = f"{self._title}: {done:,} of {total:,} {self._unit}, {rate:,.0f} {self._unit}/s"
+        if self._moving:
+            full = int(_BAR * min(1.0, done / max(total, 1)))
+            text = f"[{'#' * full}{'.' * (_BAR - full)}] {text}"
         print(f"\r\x1b[K{text}" if self._moving else text, end="" if self._moving else "\n", file=sys.stderr)
         sys.stderr.flush()
         self._shown = True

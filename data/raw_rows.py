@@ -1,0 +1,82 @@
+"""A pass over some columns of ORC files as they are stored: stripe by stripe, nothing filtered, nothing converted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import orc
+
+from data.errors import DataError
+from data.files import open_input
+
+Progress = Callable[[int, int], None]
+"""Told (rows done, rows in all)."""
+
+
+@dataclass(frozen=True)
+class RawRows:
+    """The rows of one stripe: columns by name, `[rows]` each."""
+
+    path: str
+    first_row: int
+    """Number in the file of the first row."""
+    batch: pa.RecordBatch
+
+    @property
+    def rows(self) -> int:
+        return self.batch.num_rows
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """Row numbers in the file: int64 `[rows]`."""
+        return np.arange(self.first_row, self.first_row + self.rows, dtype=np.int64)
+
+    @property
+    def columns(self) -> dict[str, pa.Array]:
+        return dict(zip(self.batch.schema.names, self.batch.columns))
+
+
+def raw_rows(
+    paths: Sequence[str], names: Sequence[str] | None = None, progress: Progress | None = None
+) -> Iterator[RawRows]:
+    """The stripes of `paths` in order, with the columns `names` (None: all); one stripe is in memory at a time.
+
+    Raises `DataError` for a file or stripe that cannot be decoded and for a column that is not there.
+    """
+    total = sum(open_orc(path).nrows for path in paths) if progress else 0
+    done = 0
+    for path in paths:
+        file = open_orc(path)
+        missing = [name for name in names or () if file.schema.names.count(name) != 1]
+        if missing:
+            raise DataError(f"{path}: column {missing[0]}: expected one column of that name, found none or several")
+        first_row = 0
+        for index in range(file.nstripes):
+            try:
+                batch = file.read_stripe(index, columns=None if names is None else list(names))
+            except (OSError, pa.ArrowException) as error:
+                raise DataError(f"{path}, stripe {index}: expected rows, found a damaged stripe ({error})") from error
+            if names is not None:  # they come in the file's order
+                batch = pa.RecordBatch.from_arrays([batch.column(name) for name in names], names=list(names))
+            yield RawRows(path, first_row, batch)
+            first_row += batch.num_rows
+            done += batch.num_rows
+            if progress:
+                progress(done, total)
+
+
+def open_orc(path: str) -> orc.ORCFile:
+    """The file as pyarrow reads it. Raises `DataError` when there is none to read."""
+    try:
+        return orc.ORCFile(open_input(path))
+    except FileNotFoundError:
+        raise DataError(f"{path}: expected an ORC file, found no file by that name") from None
+    except OSError as error:
+        if error.errno is not None and error.strerror:
+            raise DataError(f"{path}: expected a readable ORC file, found: {error.strerror}") from error
+        raise DataError(f"{path}: expected an ORC file, found a truncated or damaged one ({error})") from error
+    except pa.ArrowException as error:
+        raise DataError(f"{path}: expected an ORC file, found a truncated or damaged one ({error})") from error

@@ -1,0 +1,122 @@
+"""A program that trains jobs on sampled rows, drawn by the job's own sampling, and tells how well each is calibrated.
+
+Usage: python -m tests.ps_cluster.sampled_training FOLDER, with the jobs FOLDER/with.yaml, FOLDER/without.yaml and
+FOLDER/presampled.yaml; writes FOLDER/with.json and so on.
+
+All but the second are trained as a worker trains, that one by steps without the offsets. Besides the figures of the
+evaluation, a result has the mean distance of the served model's probabilities from the true ones (column `truth` of the
+test rows), and their mean over that of the labels.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ps_cluster.quiet import import_tensorflow
+
+if TYPE_CHECKING:
+    from ps_cluster.job.membership import Membership
+    from ps_cluster.train.connect import Devices
+
+
+def main(folder: str) -> None:
+    import_tensorflow(gpu=False)
+
+    from ops.library import load
+    from ps_cluster.job.membership import Membership
+    from ps_cluster.train.collective import joined
+    from ps_cluster.train.connect import connect
+
+    load()
+    membership = Membership("worker", 0, (), ("localhost:1",))
+    with joined(membership):
+        devices = connect(membership)
+        for how in ("with", "without", "presampled"):
+            found = trained(str(Path(folder) / f"{how}.yaml"), how != "without", membership, devices)
+            (Path(folder) / f"{how}.json").write_text(json.dumps(found))
+
+
+def whole(paths: Sequence[str]) -> dict[str, Any]:
+    """All rows of one file."""
+    import pyarrow as pa
+
+    from data.raw_rows import raw_rows
+
+    (path,) = paths
+    table = pa.Table.from_batches([stripe.batch for stripe in raw_rows([path])]).combine_chunks()
+    return {name: table[name].chunk(0) for name in table.column_names}
+
+
+def trained(job_path: str, with_offset: bool, membership: Membership, devices: Devices) -> dict[str, Any]:
+    """Trains, saves, evaluates, exports and serves one job."""
+    import numpy as np
+    import tensorflow as tf
+
+    from data.sampling import WEIGHT, file_key, sample
+    from ps_cluster.export.saved_model import export_saved_model
+    from ps_cluster.job.load import load_job
+    from ps_cluster.roles.telling import Teller
+    from ps_cluster.roles.worker import evaluate_session
+    from ps_cluster.train.checkpoint import newest_checkpoint, save_checkpoint
+    from ps_cluster.train.dense import make_dense_optimizer
+    from ps_cluster.train.loop import train as train_all
+    from ps_cluster.train.session import Session, samples_of
+    from ps_cluster.train.step import make_train_step
+
+    job_file = load_job(job_path)
+    job = job_file.job
+    train, test = samples_of(job_file, "train"), samples_of(job_file, "test")
+    assert train.sampling is not None
+    columns = whole(train.paths)
+    read = kept = len(columns["click"])
+    if train.sampling.sampling is not None:
+        sampled = sample(train.sampling.sampling, columns, file_key(train.paths[0]), np.arange(read))
+        kept = len(sampled.weight)
+    session = Session(job_file, membership, devices)
+    optimizer = make_dense_optimizer(job.optimizers.dense)
+    if with_offset:
+        done = train_all(session, train, optimizer, lambda progress: None)
+        number = done.steps
+        assert done.rows == job.training.epochs * kept
+    else:
+        rows = {name: column.to_numpy()[sampled.keep] for name, column in columns.items()}
+        given = {"user": rows["user"], "item": rows["item"], "click": rows["click"].astype(np.float32)}
+        given[WEIGHT] = sampled.weight
+        spec = {name: tf.TensorSpec([None], column.dtype) for name, column in given.items()}
+        step = make_train_step(job, session.model, session.store, optimizer, session.devices, spec)
+        number, size = 0, job.training.batch_size
+        random = np.random.default_rng(1)
+        for _ in range(job.training.epochs):
+            order = random.permutation(len(sampled.weight))
+            for start in range(0, len(order), size):
+                number += 1
+                batch = {name: tf.constant(column[order[start : start + size]]) for name, column in given.items()}
+                step(batch, tf.constant(number, tf.int64), tf.constant(1.0), tf.constant(True))
+    told = train.sampling.record()
+    save_checkpoint(job_file.output, number, job, session.store, session.model, optimizer, told)
+    with Teller(job_file, None) as teller:
+        evaluation = evaluate_session(session, test, teller)
+    assert newest_checkpoint(job_file.output).sampling == told
+    folder = export_saved_model(job_file)
+    serve = tf.saved_model.load(folder).signatures["serving_default"]
+    scored = whole(test.paths)
+    inputs = {name: tf.constant(scored[name].to_numpy()) for name in ("user", "item")}
+    served = serve(**inputs)["probability"].numpy()
+    return {
+        "calibration": evaluation.calibration,
+        "auc": evaluation.auc,
+        "served_calibration": float(served.mean() / scored["click"].to_numpy().mean()),
+        "served_error": float(np.abs(served - scored["truth"].to_numpy()).mean()),
+        "kept": kept,
+        "read": read,
+        "exported": json.loads((Path(folder) / "assets.extra" / "training.json").read_text()),
+        "recorded": told,
+    }
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

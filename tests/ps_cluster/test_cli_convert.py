@@ -1,0 +1,183 @@
+"""`ps-cluster data convert`: samples files, what it prints, its exit codes; and TFRecord there and back."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+from pyarrow import orc
+
+from tests.data.convert import logs
+
+SAMPLES = """\
+name: clicks
+columns:
+  - {name: user_id, source: user, kind: id}
+  - {name: timestamp, source: time, kind: time, format: epoch_seconds}
+  - {name: label, kind: label}
+  - {name: city, kind: hashed_id}
+  - {name: history, kind: id_list}
+  - {name: tags, kind: hashed_id_list, separator: "|"}
+  - {name: price, kind: dense}
+sort: [user_id, timestamp]
+output: {rows_per_file: 300}
+"""
+
+
+def convert(*arguments: str, folder=None) -> subprocess.CompletedProcess:
+    root = os.path.join(os.path.dirname(__file__), "..", "..")
+    environment = {**os.environ, "PYTHONPATH": os.path.abspath(root)}
+    return subprocess.run(
+        [sys.executable, "-m", "ps_cluster", "data", "convert", *arguments],
+        capture_output=True, text=True, cwd=folder, env=environment, check=False,
+    )  # fmt: skip
+
+
+def test_files_are_converted_and_told(tmp_path):
+    rows = logs.make_rows(700)
+    for number in range(2):
+        logs.write(str(tmp_path / f"{number}.csv"), rows[350 * number : 350 * number + 350])
+    (tmp_path / "samples.yaml").write_text(SAMPLES)
+    done = convert("*.csv", "--out", "out", "--schema", "samples.yaml", "--processes", "2", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("out  700 rows in 3 files, ")
+    assert "  hashed   city: 4 ids, 0 collisions" in lines
+    assert logs.read(tmp_path / "out") == logs.expected_rows(rows, logs.schema())
+
+
+def test_a_bad_row_ends_it_with_one_line_and_can_be_skipped(tmp_path):
+    (tmp_path / "log.csv").write_text("user,time,label,city,history,tags,price\n1,1,1,a,1,b,1\n2,soon,1,a,1,b,1\n")
+    (tmp_path / "samples.yaml").write_text(SAMPLES)
+    arguments = ["log.csv", "--out", "out", "--schema", "samples.yaml"]
+    done = convert(*arguments, folder=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "./log.csv: row 2 (line 3): column time: expected a time (epoch_seconds), found 'soon'\n"
+    done = convert(*arguments, "--on-bad", "skip", folder=tmp_path)
+    assert done.returncode == 0
+    assert "  skipped  1 rows: time: expected a time (epoch_seconds)" in done.stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("change", "lines"),
+    [
+        (
+            ("kind: dense", "kind: dens"),
+            [
+                "9: columns[6].kind: expected one of 'dense', 'hashed_id', 'hashed_id_list', 'id'",
+                "'dens'; did you mean 'dense'?",
+            ],
+        ),
+        (("name: label", "name: city"), ["6: columns[3].name: expected a name no other column has, found 'city', as"]),
+        (
+            ("[user_id, timestamp]", "[user_id, history]"),
+            ["10: sort[1]: expected a column of kind id, hashed_id, label"],
+        ),
+        (("sort: [user_id, timestamp]", "group_by: hour"), ["10: group_by: expected a column of kind", "no column"]),
+        (("format: epoch_seconds", "format: pattern"), ["4: columns[1].pattern: expected 'pattern' together with"]),
+        (
+            ("epoch_seconds", "epoch_seconds, zone: Mars"),
+            ["4: columns[1].zone: expected a time zone such as", "'Mars'"],
+        ),
+        (
+            ("rows_per_file: 300", "rows_per_file: 0"),
+            ["11: output.rows_per_file: expected an integer above 0, found 0"],
+        ),
+        (
+            ("rows_per_file", "rowsperfile"),
+            ["11: output.rowsperfile: expected one of", "did you mean 'rows_per_file'?"],
+        ),
+        (("kind: id}", "kind: id, fill: 1, missing: error}"), ["3: columns[0].fill: expected either 'fill' or"]),
+        (('separator: "|"', 'separator: "||"'), ["8: columns[5].separator: expected one character"]),
+        ((SAMPLES, ""), ["1: expected a mapping with the fields 'name', 'source', 'columns'", "found an empty file"]),
+        ((SAMPLES, "- 1"), ["1: expected a mapping with the fields", "found a list of 1 value"]),
+        (("name: clicks", "name: [clicks"), ["expected valid YAML"]),
+    ],
+)
+def test_a_wrong_samples_file_is_told_with_its_line(tmp_path, capsys, change, lines):
+    from ps_cluster.cli.data.samples_file import load_samples_file
+    from ps_cluster.errors import UserError
+
+    path = tmp_path / "samples.yaml"
+    path.write_text(SAMPLES.replace(*change))
+    with pytest.raises(UserError) as error:
+        load_samples_file(str(path))
+    assert str(error.value).startswith(f"{path}:")
+    for line in lines:
+        assert line in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "--schema: expected a samples file"),
+        (["--schema", "none.yaml"], "none.yaml: expected a samples file, found no such file"),
+        (
+            ["--schema", "samples.yaml", "--memory", "lots"],
+            "--memory: expected a size such as 500M or 2G, found 'lots'",
+        ),
+        (["--schema", "samples.yaml", "--memory", "1M"], "--memory: expected at least"),
+        (["--schema", "samples.yaml", "--processes", "0"], "--processes: expected at least 1, found 0"),
+        (["--schema", "samples.yaml", "--to", "tfrecord"], "--schema: expected none with --to tfrecord"),
+        (["--schema", "samples.yaml", "--gzip"], "--gzip: expected only with --to tfrecord"),
+        (
+            ["--schema", "samples.yaml"],
+            "nothing.csv: expected a file, a folder with files or a pattern that names files",
+        ),
+    ],
+)
+def test_wrong_arguments_are_told_in_one_line(tmp_path, monkeypatch, capsys, arguments, message):
+    from ps_cluster.cli.main import main
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "samples.yaml").write_text(SAMPLES)
+    assert main(["data", "convert", "nothing.csv", "--out", "out", *arguments]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("gzip", [False, True])
+def test_tfrecord_there_and_back_keeps_every_value(tmp_path, gzip):
+    rows = logs.make_rows(700)
+    logs.write(str(tmp_path / "log.csv"), rows)
+    (tmp_path / "samples.yaml").write_text(SAMPLES)
+    assert convert("log.csv", "--out", "first", "--schema", "samples.yaml", folder=tmp_path).returncode == 0
+    options = ["--gzip"] if gzip else []
+    done = convert(
+        "first", "--out", "back", "--to", "tfrecord", "--processes", "1" if gzip else "2", *options, folder=tmp_path
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    manifest = json.loads((tmp_path / "back" / "manifest.json").read_text())
+    assert [file["rows"] for file in manifest["files"]] == [300, 300, 100]
+
+    expected = [row for part in range(3) for row in read(tmp_path / "first" / f"part-0000{part}.orc")]
+    paths = [str(tmp_path / "back" / file["name"]) for file in manifest["files"]]
+    found = [
+        tf.train.Example.FromString(record.numpy()).features.feature
+        for record in tf.data.TFRecordDataset(paths, "GZIP" if gzip else "")
+    ]
+    assert len(found) == 700
+    for features, row in zip(found, expected):
+        for name, value in row.items():
+            assert (name in features) == (value is not None)
+            if value is not None:
+                items = features[name].float_list if name == "price" else features[name].int64_list
+                assert list(items.value) == (value if isinstance(value, list) else [value])
+
+    # And once more to ORC: integers are what they are.
+    kinds = {"timestamp": "time, format: epoch_milliseconds", "label": "label", "price": "dense"}
+    lists = dict.fromkeys(("history", "tags"), "id_list")
+    columns = [f"  - {{name: {name}, kind: {({**kinds, **lists}).get(name, 'id')}}}" for name in expected[0]]
+    (tmp_path / "again.yaml").write_text("columns:\n" + "\n".join(columns) + "\noutput: {rows_per_file: 1000}\n")
+    ending = "*.gz" if gzip else "*.tfrecord"
+    done = convert(f"back/{ending}", "--out", "again", "--schema", "again.yaml", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert logs.read(tmp_path / "again") == expected
+
+
+def read(path) -> list[dict]:
+    return orc.ORCFile(path).read().to_pylist()
