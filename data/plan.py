@@ -105,7 +105,7 @@ def stream_batches(rows: int, spec: ReadSpec) -> int:
 
 
 def _ranges(checked: Checked, spec: ReadSpec) -> tuple[list[Part], Checked]:
-    """The rows of all files that may pass `where`; files whose indexes are damaged join the lost ones."""
+    """The rows of all files that may pass `where`; files whose tails are damaged join the lost ones."""
 
     def of_file(footer: Footer) -> Sequence[Part] | DataError:
         try:
@@ -130,6 +130,11 @@ def _ranges_of_file(footer: Footer, spec: ReadSpec) -> Sequence[Part]:
         tail = read_tail(file, footer.path)
         if spec.verify_checksums:
             load(file, tail)
-    parts = prune(footer, tail, spec.where)
+    try:
+        parts = prune(footer, tail, spec.where)
+    except DataError:
+        if spec.on_bad == "error":
+            raise
+        return whole(footer.stripes)  # the stripe with the damaged index is found when it is its turn
     # Shuffling takes the parts of a stripe at different times, and a stripe is decoded as a whole.
     return hulls(parts) if spec.shuffled else parts
