@@ -31,8 +31,8 @@ Read = Callable[[int], int]
 def compare(sides: dict[str, tuple[Read, int]], repeats: int) -> dict[str, list[Cost]]:
     """What each side costs, measured in turn `repeats` times, so that the machine's other load hits all alike.
 
-    A side is how to read, and how many passes. What a start costs (processes, graphs, a plan) is the same for a short and
-    a long read, so the difference of the two is what the rows cost.
+    A side is how to read, and how many passes. What a start costs (processes, graphs, a plan) is the same for a short
+    and a long read, so the difference of the two is what the rows cost.
     """
     costs: dict[str, list[Cost]] = {name: [] for name in sides}
     for _ in range(repeats):

@@ -35,8 +35,8 @@ def case(name: str, samples: Samples, full: bool) -> Result:
         ratio=early / late,
         answers_equal=number + 1 == reader.batches,
         compared=(
-            f"resident memory of the reader process over {rows * _PASSES[full]:,} rows of 37 columns, shuffled in windows "
-            f"of {SHUFFLE_ROWS:,}: its most in the last half against its most from 20 to 40 % of the rows"
+            f"resident memory of the reader process over {rows * _PASSES[full]:,} rows of 37 columns, shuffled in "
+            f"windows of {SHUFFLE_ROWS:,}: its most in the last half against its most from 20 to 40 % of the rows"
         ),
     )
 

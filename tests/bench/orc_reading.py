@@ -124,8 +124,8 @@ def text_case(case: str, samples: Samples, names: Sequence[str] | None, full: bo
         answers_equal=equal,
         compared=(
             f"synthetic log of {made.table.num_rows:,} rows by user, {len(names)} of {made.table.num_columns} columns, "
-            f"batches of {BATCH_ROWS}: the default reader (its process included) against TFRecord text + parse + split + "
-            f"hash; what more passes cost, {_REPEATS[full]} pairs in turn\n{orc_costs.table(costs)}\n"
+            f"batches of {BATCH_ROWS}: the default reader (its process included) against TFRecord text + parse + split "
+            f"+ hash; what more passes cost, {_REPEATS[full]} pairs in turn\n{orc_costs.table(costs)}\n"
             f"  one pass with all that ours takes to start: {start.cpu_seconds:.2f} CPU-s, {start.wall_seconds:.2f} s"
         ),
     )
@@ -160,9 +160,9 @@ def where_case(case: str, samples: Samples, full: bool) -> Result:
         ratio=orc_costs.median_ratio(costs["ours"], costs["text"]),
         answers_equal=found == expected and found[0] > 0,
         compared=(
-            f"log by time, where timestamp keeps 1 % of the rows, all columns: ours over {long_table.num_rows:,} rows (the "
-            f"log {copies} times, each later) against TFRecord text of {made.table.num_rows:,}, of which only the time of "
-            f"rows outside is parsed; the same rows of the short log; {_REPEATS[full]} pairs in turn\n"
+            f"log by time, where timestamp keeps 1 % of the rows, all columns: ours over {long_table.num_rows:,} rows "
+            f"(the log {copies} times, each later) against TFRecord text of {made.table.num_rows:,}, of which only the "
+            f"time of rows outside is parsed; answers compared on the latter; {_REPEATS[full]} pairs in turn\n"
             f"{orc_costs.table(costs)}\n"
             f"  one pass with all that ours takes to start, plan and count: {start.cpu_seconds:.2f} CPU-s, "
             f"{start.rate:,.0f} rows/CPU-s"
@@ -218,8 +218,8 @@ def _reader_costs(samples: Samples, full: bool, with_pyarrow: bool) -> tuple[dic
 
 def _about(made: Source, full: bool) -> str:
     return (
-        f"synthetic log of {made.table.num_rows:,} rows by user, all {made.table.num_columns} columns, what more passes "
-        f"cost, {2 * _REPEATS[full]} pairs in turn"
+        f"synthetic log of {made.table.num_rows:,} rows by user, all {made.table.num_columns} columns, what more "
+        f"passes cost, {2 * _REPEATS[full]} pairs in turn"
     )
 
 

@@ -95,7 +95,10 @@ class Samples:
         return self._tables[key]
 
 
-def write_orc(table: pa.Table, path: str, settings: Settings = Settings()) -> None:
+_DEFAULT = Settings()
+
+
+def write_orc(table: pa.Table, path: str, settings: Settings = _DEFAULT) -> None:
     """By the writer that everything here writes with."""
     with OrcWriter(path, table.schema, settings=settings) as writer:
         writer.write(table)

@@ -41,7 +41,9 @@ class Sizes:
         order = "time" if kind in ("TFRecord text", "TFRecord integers") else order
         file = f"{self.name}-{self.rows}-{order}-{kind}"
         table = self.samples.table(self.name, self.rows, order)
-        return self.samples.file(file, table, lambda rows, path: write(form(rows), path)).stat().st_size / table.num_rows
+        return (
+            self.samples.file(file, table, lambda rows, path: write(form(rows), path)).stat().st_size / table.num_rows
+        )
 
     def table(self) -> str:
         """All formats in all orders, and where the difference comes from."""
