@@ -13,10 +13,13 @@ from data.read_spec import ReadSpec
 from data.stripes import Part
 from data.threads import decode_threads
 
+Progress = Callable[[int, int], None]
+"""Told (rows done, rows in total) of a pass over the data."""
+
 _BATCH = 64
 
 
-def count_kept(spec: ReadSpec, parts: Sequence[Part], progress: Callable[[int, int], None] | None) -> np.ndarray:
+def count_kept(spec: ReadSpec, parts: Sequence[Part], progress: Progress | None) -> np.ndarray:
     """Rows of each part that pass `where` and the sampling of `spec`, int64 `[parts]`.
 
     Decodes in threads, one stripe each at a time. With `on_bad: skip` what cannot be decoded counts in full.

@@ -17,6 +17,9 @@ from data.stripe_batches import Progress
 
 SORT_KEY = "ps_cluster.sort"
 """User metadata: JSON list of the columns that a file is sorted by."""
+SCHEMA_KEY = "ps_cluster.schema"
+HASH_KEY = "ps_cluster.hash"
+"""User metadata of converted files, in JSON: how the columns were declared, and the ids of empty and missing texts."""
 
 _TIME_NAMES = ("timestamp", "time", "event_time", "ts", "date_time", "datetime")
 # Times from 2001 to 2100, by unit: the ranges do not meet.
@@ -90,7 +93,7 @@ def inspect(
     if not fast:
         rows = sum(layout.rows for layout in layouts)
         per_ms = _UNITS_PER_SECOND[time.unit] / 1000 if time is not None else 1.0
-        found = profile(paths, rows, told, time.column if time else None, 1 / per_ms, progress)
+        found = profile(paths, rows, told, time.column if time else None, 1 / per_ms, _empty_ids(layouts), progress)
     return Report(tuple(layouts), columns, told, time, found)
 
 
@@ -168,6 +171,19 @@ def _unit(column: ColumnLayout) -> str | None:
         if _FIRST_SECOND * per_second <= column.minimum <= column.maximum <= _LAST_SECOND * per_second:
             return unit
     return None
+
+
+def _empty_ids(layouts: Sequence[FileLayout]) -> dict[str, list[int]]:
+    """By column of hashed texts: the ids that stand for none, as far as all files agree."""
+    found = {(layout.metadata.get(SCHEMA_KEY), layout.metadata.get(HASH_KEY)) for layout in layouts}
+    if len(found) != 1:
+        return {}
+    try:
+        schema, hashing = (json.loads(text or "null") for text in found.pop())
+        ids = [hashing[name] for name in ("empty_id", "missing_id") if isinstance(hashing.get(name), int)]
+        return {column["name"]: ids for column in schema["columns"] if column["kind"] == "hashed_id"}
+    except (ValueError, KeyError, TypeError, AttributeError):  # of another maker, or cut
+        return {}
 
 
 def _told(layouts: Sequence[FileLayout]) -> tuple[str, ...]:

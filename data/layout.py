@@ -16,7 +16,7 @@ from data.orc_statistics import Statistics
 from data.orc_tail import Tail, read_stripe_footer, read_tail
 
 _READ_AT_ONCE = 8
-_LONGEST_METADATA = 4096
+_LONGEST_METADATA = 1 << 20
 
 Progress = Callable[[int, int], None]
 """Told (rows done, rows in all)."""

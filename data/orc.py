@@ -14,8 +14,9 @@ from typing import Protocol, Self
 import tensorflow as tf
 
 from data.columns import Column
+from data.counting import Progress
 from data.errors import DataError
-from data.plan import Plan, Progress
+from data.plan import Plan
 from data.plan import plan as make_plan
 from data.read_spec import Position, ReadSpec
 

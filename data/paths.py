@@ -25,9 +25,10 @@ def expand(patterns: Sequence[str], base: str) -> list[str]:
     A pattern is a file, a folder (its `*.orc` files, not those of its sub-folders), a glob (`**` crosses folders; a
     matching folder counts as a folder) or a manifest (a file named `manifest.json`: the files it lists). A folder that
     holds a manifest stands for the manifest: files that it does not list are not read, and one that it lists must be
-    there, whole. Patterns may be addresses (`data.files`); relative ones start at the folder `base`. The files of one
-    pattern are sorted by name (those of a manifest as it lists them), patterns keep their order, a file named twice
-    counts once.
+    there, whole. The folder of a conversion that is not finished, its work folder beside it, is refused.
+
+    Patterns may be addresses (`data.files`); relative ones start at the folder `base`. The files of one pattern are
+    sorted by name (those of a manifest as it lists them), patterns keep their order, a file named twice counts once.
 
     Raises `DataError` with a line for each pattern that gives no file, and each listed file that is missing or of
     another size.
@@ -102,6 +103,8 @@ def _files_of(entry: files.Entry) -> list[str]:
         return [file.path for file in inside if file.kind == "file" and file.path.endswith(".orc")]
     if os.path.isfile(manifest):
         return _listed(manifest)
+    if os.path.isfile(os.path.join(f"{os.path.abspath(entry.path)}.work", "plan.json")):
+        raise DataError(f"{entry.path}: expected a finished conversion, found one under way or interrupted")
     paths = (_join(entry.path, name) for name in sorted(os.listdir(entry.path)) if name.endswith(".orc"))
     return [path for path in paths if not os.path.isdir(path)]
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 
+from data.checksums import load
+from data.counting import Progress, count_kept
 from data.errors import DataError
+from data.files import open_input
 from data.footers import FileSummary, Footer, read_good_footers
+from data.orc_tail import read_tail
+from data.pruning import prune
 from data.read_spec import ReadSpec
 from data.stripes import Part, hulls, shard_parts, whole
 
-Progress = Callable[[int, int], None]
-"""Told (rows done, rows in total) of a pass over the data."""
+_READ_AT_ONCE = 8
 
 
 @dataclass(frozen=True)
@@ -44,21 +49,39 @@ class Plan:
         return np.array([part.rows for part in self.parts], np.int64)
 
 
-def plan(spec: ReadSpec, progress: Progress | None = None) -> Plan:
-    """Reads the footers of all files and divides their rows; with a filter, counts the rows that this shard keeps by
-    decoding the columns that the filter needs.
+@dataclass(frozen=True)
+class Checked:
+    """Files that can be read, and those that are left out (`on_bad: skip`) with what is wrong with each."""
 
-    Raises `DataError` with one line for each problem of all the files (with `on_bad: skip`: only when no file is left),
-    and when `spec.start` lies behind the end of its epoch.
+    footers: tuple[Footer, ...]
+    lost: tuple[tuple[str, str], ...]
+
+    @property
+    def summary(self) -> FileSummary:
+        """Totals of the files that can be read."""
+        return FileSummary.of(self.footers)
+
+
+def check(spec: ReadSpec) -> Checked:
+    """Reads the footers of all files of `spec`.
+
+    Raises `DataError` with one line for each problem of all the files; with `on_bad: skip` only when no row is left.
     """
     footers, lost = read_good_footers(spec)
-    ranges = [part for footer in footers for part in _ranges(footer, spec)]
-    parts = shard_parts(ranges, spec.shard, spec.num_shards)
-    kept = None
-    if spec.filter_columns and parts:
-        from data.counting import count_kept
+    return Checked(tuple(footers), lost)
 
-        kept = count_kept(spec, parts, progress)
+
+def plan(spec: ReadSpec, progress: Progress | None = None, checked: Checked | None = None) -> Plan:
+    """Divides the rows of all files, without those that `where` certainly excludes; with a filter, counts the rows that
+    this shard keeps by decoding the columns that the filter needs. `checked` is of `check` for the same files.
+
+    Raises the `DataError` of `check`, one for a damaged index or stripe (not with `on_bad: skip`), and one when
+    `spec.start` lies behind the end of its epoch.
+    """
+    checked = checked or check(spec)
+    ranges, checked = _ranges(checked, spec)
+    parts = shard_parts(ranges, spec.shard, spec.num_shards)
+    kept = count_kept(spec, parts, progress) if spec.filter_columns and parts else None
     rows = sum(part.rows for part in parts) if kept is None else int(kept.sum())
     exact = spec.on_bad == "error"
     if exact and spec.start.row > rows:
@@ -66,15 +89,7 @@ def plan(spec: ReadSpec, progress: Progress | None = None) -> Plan:
             f"{', '.join(spec.paths)}: expected at least {spec.start.row} rows in a pass, to go on behind them, "
             f"found {rows}; the files changed"
         )
-    return Plan(
-        parts=parts,
-        kept=kept,
-        rows=rows,
-        batches=stream_batches(rows, spec),
-        exact=exact,
-        lost=lost,
-        files=FileSummary.of(footers),
-    )
+    return Plan(parts, kept, rows, stream_batches(rows, spec), exact, checked.lost, checked.summary)
 
 
 def stream_batches(rows: int, spec: ReadSpec) -> int:
@@ -89,15 +104,37 @@ def stream_batches(rows: int, spec: ReadSpec) -> int:
     return batches(max(rows - spec.start.row, 0)) + (epochs_left - 1) * batches(rows)
 
 
-def _ranges(footer: Footer, spec: ReadSpec) -> Sequence[Part]:
-    """The rows of a file that may pass `where`."""
+def _ranges(checked: Checked, spec: ReadSpec) -> tuple[list[Part], Checked]:
+    """The rows of all files that may pass `where`; files whose tails are damaged join the lost ones."""
+
+    def of_file(footer: Footer) -> Sequence[Part] | DataError:
+        try:
+            return _ranges_of_file(footer, spec)
+        except DataError as error:
+            if spec.on_bad == "error":
+                raise
+            return error
+
+    with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
+        found = list(zip(checked.footers, pool.map(of_file, checked.footers)))
+    lost = [(footer.path, str(parts)) for footer, parts in found if isinstance(parts, DataError)]
+    good = [(footer, parts) for footer, parts in found if not isinstance(parts, DataError)]
+    ranges = [part for _, parts in good for part in parts]
+    return ranges, Checked(tuple(footer for footer, _ in good), (*checked.lost, *lost))
+
+
+def _ranges_of_file(footer: Footer, spec: ReadSpec) -> Sequence[Part]:
     if spec.where is None:
         return whole(footer.stripes)
-    from data.files import open_input
-    from data.orc_tail import read_tail
-    from data.pruning import prune
-
     with open_input(footer.path) as file:
-        parts = prune(footer, read_tail(file, footer.path), spec.where)
+        tail = read_tail(file, footer.path)
+        if spec.verify_checksums:
+            load(file, tail)
+    try:
+        parts = prune(footer, tail, spec.where)
+    except DataError:
+        if spec.on_bad == "error":
+            raise
+        return whole(footer.stripes)  # the stripe with the damaged index is found when it is its turn
     # Shuffling takes the parts of a stripe at different times, and a stripe is decoded as a whole.
     return hulls(parts) if spec.shuffled else parts

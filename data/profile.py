@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,7 +29,7 @@ class ColumnProfile:
     """Of the files that have the column."""
     nulls: int
     empty: int
-    """Empty lists and texts."""
+    """Empty lists and texts, and ids that stand for such."""
     not_finite: int
     """NaN and infinite floats."""
     elements: int | None
@@ -83,10 +83,12 @@ def profile(
     told: tuple[str, ...] = (),
     time_column: str | None = None,
     ms_per_unit: float = 1.0,
+    empty_ids: Mapping[str, Sequence[int]] | None = None,
     progress: Progress | None = None,
 ) -> Profile:
     """Reads all rows of `paths`. `rows`: how many there are; `told`: sort order that the files' metadata name;
-    `ms_per_unit`: milliseconds in a unit of the time column.
+    `ms_per_unit`: milliseconds in a unit of the time column; `empty_ids`: by integer column, the ids that stand for an
+    empty or missing text.
 
     Memory: two decoded stripes and, for each column, at most `EXACT_DISTINCT` codes. Raises `DataError`.
     """
@@ -99,7 +101,7 @@ def profile(
     done = 0
     for stripe, batch in stripe_batches(paths, None, progress, rows):
         for name, array in zip(batch.schema.names, batch.columns):
-            column = columns.setdefault(name, _Column())
+            column = columns.setdefault(name, _Column((empty_ids or {}).get(name, ())))
             column.add(array)
         keys = {
             name: sort_keys(array) for name, array in zip(batch.schema.names, batch.columns) if sortable(array.type)
@@ -154,7 +156,8 @@ def _common(orders: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
 
 
 class _Column:
-    def __init__(self) -> None:
+    def __init__(self, empty_ids: Sequence[int]) -> None:
+        self._empty_ids = pa.array(empty_ids, pa.int64())
         self._rows = self._nulls = self._empty = self._not_finite = self._elements = self._longest = 0
         self._is_list = False
         self._least: int | float | None = None
@@ -174,6 +177,8 @@ class _Column:
             self._elements += len(values)
         elif pa.types.is_string(array.type) or pa.types.is_binary(array.type):
             self._empty += pc.sum(pc.equal(pc.binary_length(array), 0), min_count=0).as_py() or 0
+        elif len(self._empty_ids) and pa.types.is_int64(array.type):
+            self._empty += pc.sum(pc.is_in(array, self._empty_ids), min_count=0).as_py() or 0
         unique = (values if pa.types.is_nested(values.type) else values.unique()).drop_null()
         if pa.types.is_floating(values.type):
             finite = pc.is_finite(values)

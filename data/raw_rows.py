@@ -9,8 +9,11 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import orc
 
+from data.checksums import load as load_checksums
+from data.checksums import verify_stripe
 from data.errors import DataError
 from data.files import open_input
+from data.orc_tail import read_tail
 
 Progress = Callable[[int, int], None]
 """Told (rows done, rows in all)."""
@@ -40,11 +43,15 @@ class RawRows:
 
 
 def raw_rows(
-    paths: Sequence[str], names: Sequence[str] | None = None, progress: Progress | None = None
+    paths: Sequence[str],
+    names: Sequence[str] | None = None,
+    progress: Progress | None = None,
+    skip_bad: bool = False,
 ) -> Iterator[RawRows]:
     """The stripes of `paths` in order, with the columns `names` (None: all); one stripe is in memory at a time.
 
-    Raises `DataError` for a file or stripe that cannot be decoded and for a column that is not there.
+    Raises `DataError` for a file that cannot be read, for a stripe that cannot be decoded or whose checksum is wrong
+    (with `skip_bad` it is left out), and for a column that is not there.
     """
     total = sum(open_orc(path).nrows for path in paths) if progress else 0
     done = 0
@@ -53,19 +60,36 @@ def raw_rows(
         missing = [name for name in names or () if file.schema.names.count(name) != 1]
         if missing:
             raise DataError(f"{path}: column {missing[0]}: expected one column of that name, found none or several")
-        first_row = 0
-        for index in range(file.nstripes):
-            try:
-                batch = file.read_stripe(index, columns=None if names is None else list(names))
-            except (OSError, pa.ArrowException) as error:
-                raise DataError(f"{path}, stripe {index}: expected rows, found a damaged stripe ({error})") from error
-            if names is not None:  # they come in the file's order
-                batch = pa.RecordBatch.from_arrays([batch.column(name) for name in names], names=list(names))
-            yield RawRows(path, first_row, batch)
-            first_row += batch.num_rows
-            done += batch.num_rows
-            if progress:
-                progress(done, total)
+        with open_input(path) as raw:
+            tail = read_tail(raw, path)
+            checksums = load_checksums(raw, tail)
+            first_row = 0
+            for index, stripe in enumerate(tail.stripes):
+                batch = None
+                try:
+                    if checksums is not None:
+                        verify_stripe(raw, checksums, index, names)
+                    batch = _decoded(file, path, index, names)
+                except DataError:
+                    if not skip_bad:
+                        raise
+                if batch is not None:
+                    yield RawRows(path, first_row, batch)
+                first_row += stripe.rows
+                done += stripe.rows
+                if progress:
+                    progress(done, total)
+
+
+def _decoded(file: orc.ORCFile, path: str, index: int, names: Sequence[str] | None) -> pa.RecordBatch:
+    try:
+        batch = file.read_stripe(index, columns=None if names is None else list(names))
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"{path}, stripe {index}: expected rows, found a damaged stripe ({error})") from error
+    if names is None:
+        return batch
+    # They come in the file's order.
+    return pa.RecordBatch.from_arrays([batch.column(name) for name in names], names=list(names))
 
 
 def open_orc(path: str) -> orc.ORCFile:

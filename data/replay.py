@@ -105,16 +105,23 @@ def steps(replay: Replay, column: str, newest_time: int, day_units: int) -> Step
     return Steps(column, bounds, tuple(reversed(replay.rates)))
 
 
-def newest_time(paths: Sequence[str], column: str, where: Where | None, progress: Progress | None = None) -> int:
+def newest_time(
+    paths: Sequence[str],
+    column: str,
+    where: Where | None = None,
+    skip_bad: bool = False,
+    progress: Progress | None = None,
+) -> int:
     """The newest time of all rows that `where` takes.
 
-    Raises `DataError` for a column that is not of integers, for a null in it, and when there is no such row.
+    Raises `DataError` for a column that is not of integers, when there is no such row, and, unless `skip_bad` says to
+    leave them out, for a null in it and for a stripe that cannot be decoded.
     """
     if where is None and (told := _newest_by_statistics(paths, column)) is not None:
         return told
     found = []
-    for stripe in raw_rows(paths, names(column, where), progress):
-        taken = _times(stripe, column, where)[0]
+    for stripe in raw_rows(paths, names(column, where), progress, skip_bad):
+        taken = _times(stripe, column, where, skip_bad)[0]
         if len(taken):
             found.append(int(taken.max()))
     if not found:
@@ -127,8 +134,9 @@ def rows_per_day(
     column: str,
     newest: int,
     day_units: int,
-    where: Where | None,
-    sampling: Sampling | None,
+    where: Where | None = None,
+    sampling: Sampling | None = None,
+    skip_bad: bool = False,
     progress: Progress | None = None,
 ) -> list[float]:
     """Rows by age in days, from day 0 to the oldest: of those that `where` takes, as many as `sampling` is expected to
@@ -137,8 +145,8 @@ def rows_per_day(
     Raises `DataError` as `newest_time` does, and for a time of more than `MOST_DAYS` days before the newest.
     """
     found = np.zeros(0)
-    for stripe in raw_rows(paths, names(column, where, sampling), progress):
-        times, taken = _times(stripe, column, where)
+    for stripe in raw_rows(paths, names(column, where, sampling), progress, skip_bad):
+        times, taken = _times(stripe, column, where, skip_bad)
         days = np.maximum(newest - times, 0) // day_units
         if len(days) and days.max() >= MOST_DAYS:
             row = int(stripe.numbers[taken][np.argmax(days)])
@@ -176,7 +184,7 @@ def names(column: str, where: Where | None = None, sampling: Sampling | None = N
     return list(dict.fromkeys([column, *(where.columns if where else ()), *(sampling.columns if sampling else ())]))
 
 
-def _times(stripe: RawRows, column: str, where: Where | None) -> tuple[np.ndarray, np.ndarray]:
+def _times(stripe: RawRows, column: str, where: Where | None, skip_null: bool) -> tuple[np.ndarray, np.ndarray]:
     """Times of the rows that `where` takes, int64 `[taken]`; and which these are, bool `[rows]`."""
     array = stripe.columns[column]
     place = f"{stripe.path}: column {column}"
@@ -184,7 +192,9 @@ def _times(stripe: RawRows, column: str, where: Where | None) -> tuple[np.ndarra
         raise DataError(f"{place}: expected integers (times), found {array.type}")
     taken = mask(where, stripe.columns) if where else np.ones(stripe.rows, bool)
     null = array.is_null().to_numpy(zero_copy_only=False) & taken
-    if null.any():
+    if skip_null:
+        taken &= ~null
+    elif null.any():
         row = int(stripe.numbers[np.argmax(null)])
         raise DataError(f"{place}: row {row} (counted from 0): expected a time, found null")
     times = array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)[taken]

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 
+from data.where import WhereError, parse
 from models.check import check_model
 from ps_cluster.job.check_sampling import sampling_problems
 from ps_cluster.job.draft import Draft
@@ -248,6 +249,17 @@ def _weight_decay(draft: Draft) -> Iterator[Problem]:
         )
 
 
+def _where(draft: Draft) -> Iterator[Problem]:
+    if draft.data is None or draft.data.where is None:
+        return
+    try:
+        parse(draft.data.where)
+    except WhereError as error:
+        expected, _, found = error.reason.partition(", found ")
+        place = f"at character {error.position + 1} of {quoted(draft.data.where)}"
+        yield Problem(("data", "where"), expected.removeprefix("expected "), f"{found or 'something else'}, {place}")
+
+
 def _sampling(draft: Draft) -> Iterator[Problem]:
     if draft.data is not None and draft.data.sampling is not None:
         yield from sampling_problems(draft.data.sampling, draft.data.label)
@@ -305,5 +317,6 @@ _RULES: tuple[Callable[[Draft], Iterator[Problem]], ...] = (
     _addresses,
     _schedule,
     _weight_decay,
+    _where,
     _sampling,
 )

@@ -109,8 +109,16 @@ def sampling_of(
         return None
     if data.sampling.presampled:
         return _presampled(paths)
-    seed = job_file.job.training.seed
-    return resolve_sampling(data.sampling, data.label, seed, paths, job_file.folder, progress=progress)
+    return resolve_sampling(
+        data.sampling,
+        data.label,
+        job_file.job.training.seed,
+        paths,
+        job_file.folder,
+        parse(data.where) if data.where else None,
+        data.on_bad == "skip",
+        progress,
+    )
 
 
 def resolve_sampling(
@@ -120,6 +128,7 @@ def resolve_sampling(
     paths: Sequence[str],
     folder: str,
     where: Where | None = None,
+    skip_bad: bool = False,
     progress: Progress | None = None,
 ) -> Resolved:
     """The sampling of the rows of `paths` that `where` takes; the same in every process that calls it.
@@ -132,6 +141,7 @@ def resolve_sampling(
         training_seed: the seed, when the section gives none.
         paths: all ORC files of the training data.
         folder: where relative paths of the section start.
+        skip_bad: leave out stripes that cannot be decoded and rows whose time is null, in place of an error.
 
     Raises `DataError` for columns and files that do not fit.
     """
@@ -139,7 +149,7 @@ def resolve_sampling(
     newest = None
     if section.time and (section.replay or any(rule.newest_hours for rule in section.rules)):
         _raise([line for path in paths for line in _time_problems(section.time.column, schemas[path], path)])
-        newest = newest_time(paths, section.time.column, where, progress)
+        newest = newest_time(paths, section.time.column, where, skip_bad, progress)
     seed = (training_seed if section.seed is None else section.seed) % 2**64
     made = [_of_rule(index, rule, section, newest, folder) for index, rule in enumerate(section.rules)]
     sampling = Sampling(label, seed, tuple(factor for factor, _ in made))
@@ -155,6 +165,7 @@ def resolve_sampling(
             units,
             where,
             Sampling(label, seed, keeps) if keeps else None,
+            skip_bad,
             progress,
         )
         how = section.replay

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Union
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from models.config import ModelConfig
 from ps_cluster.job.sampling_schema import Sampling
@@ -32,6 +32,20 @@ Address = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+:[0-9]{1,5}$", json_sch
 Text = Annotated[str, Field(min_length=1)]
 
 
+def _auto_or_count(value: object) -> object:
+    if value == "auto" or (isinstance(value, int) and not isinstance(value, bool) and value > 0):
+        return value
+    raise ValueError("expected 'auto' or an integer above 0")
+
+
+# Checked before the union, which would tell two problems of one value.
+AutoOrCount = Annotated[
+    Union[Literal["auto"], PositiveInt],
+    BeforeValidator(_auto_or_count),
+    Field(json_schema_extra={"expected": "'auto' or an integer above 0"}),
+]
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -45,8 +59,41 @@ class DataSection(_Section):
     )
     test: list[Text] = Field([], description="ORC files, folders or globs to evaluate on after training.")
     label: Text = Field(description="Column with the label: 0 or 1.")
+    where: Text | None = Field(
+        None,
+        description="Only rows for which this is true are read, for training and testing alike: comparisons of number "
+        "columns with numbers, e.g. `day >= 20260101 and country in (3, 7)`. Default: all rows.",
+    )
     shuffle_rows: NonNegativeInt = Field(
         65536, description="Rows in the shuffle window of training data; 0 keeps the files' order."
+    )
+    interleave_stripes: PositiveInt = Field(
+        8, description="Stripes of training data that take turns while shuffling; all of them are in memory."
+    )
+    drop_remainder: bool = Field(
+        False, description="Leave out the last batch of an epoch of training when it has fewer than `batch_size` rows."
+    )
+    on_bad: Literal["error", "skip"] = Field(
+        "error",
+        description="A file that cannot be read, a damaged stripe, a wrong value: `error` ends the run; `skip` leaves "
+        "out the file, the stripe or the row and counts what is lost.",
+    )
+    verify_checksums: bool = Field(
+        True,
+        description="Compare what is read with the checksums in the files; files without any are read as they are.",
+    )
+    reader: Literal["tfio", "native"] = Field(
+        "tfio",
+        description="`tfio`: a process beside each worker decodes, tensorflow-io receives. `native`: an op inside the "
+        "worker decodes. Both give the same batches.",
+    )
+    decode_threads: AutoOrCount = Field(
+        "auto",
+        description="Threads that decode for each worker. `auto`: the machine's cores divided by the workers on it, "
+        "at most 4.",
+    )
+    prefetch_batches: AutoOrCount = Field(
+        "auto", description="Batches that are ready before the worker asks. `auto`: tuned while running."
     )
     sampling: Sampling | None = Field(
         None, description="Which training rows are kept, and how much they count. Default: all, equally."

@@ -145,7 +145,7 @@ def _plain(schema: Schema, root: Schema) -> Schema:
         if "$ref" in schema:
             target = root["$defs"][schema["$ref"].rpartition("/")[2]]
             schema = {**target, **{key: schema[key] for key in schema if key != "$ref"}}
-        elif "anyOf" in schema:
+        elif "anyOf" in schema and "expected" not in schema:
             (schema,) = (member for member in schema["anyOf"] if member.get("type") != "null")
         else:
             return schema

@@ -33,6 +33,8 @@ def start(
     epochs: int | None = None,
     batch_size: int | None = None,
     tables: int | None = None,
+    where: str | None = None,
+    files_lost: Sequence[str] | None = None,
     sampling: Mapping[str, Any] | None = None,
 ) -> Event:
     """Training begins.
@@ -40,7 +42,8 @@ def start(
     rows, test_rows: rows of one pass over the training data, and of the test data. steps_total: steps of the
     whole training; None when not known before. dense_parameters: numbers in the dense weights of the model.
     data, model: one line for a person each, such as `train.orc, 1 file, 3.1 MB` and `rankmixer, 8 tokens of
-    64`. batch_size: rows per worker and step. tables: number of embedding tables.
+    64`. batch_size: rows per worker and step. tables: number of embedding tables. where: the condition that rows
+    have to meet. files_lost: what is wrong with each file that is left out.
     sampling: rates by which the training rows are sampled (`ps_cluster.job.sampling`).
     """
     return _event("start", locals(), keep=("steps_total",))
@@ -66,12 +69,21 @@ def step(
 
 
 def phase(*, name: str, done: int | None = None, total: int | None = None, unit: str | None = None) -> Event:
-    """Something other than training steps goes on: `start`, `evaluate`, `save`, `export`; may be repeated
+    """Something other than training steps goes on: `start`, `count`, `evaluate`, `save`, `export`; may be repeated
     with more `done`.
 
     done, total: how much of it, in `unit` (default: rows).
     """
     return _event("phase", locals())
+
+
+def reading(*, side: str, rows_lost: int, nulls_filled: Mapping[str, int], files_lost: int) -> Event:
+    """The samples of `side` (`train` or `test`) have been read.
+
+    rows_lost: rows of damaged stripes and rows with wrong values, left out, over all epochs. nulls_filled: by column,
+    nulls that were replaced by the declared value, over all epochs. files_lost: files left out.
+    """
+    return _event("reading", locals())
 
 
 def evaluation(

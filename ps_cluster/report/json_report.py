@@ -22,6 +22,16 @@ class TableReport(BaseModel):
     bytes: int = Field(description="Bytes of these rows as stored on the PS: embedding and optimiser state.")
 
 
+class ReadingReport(BaseModel):
+    """What was wrong with the samples that were read."""
+
+    rows_lost: int = Field(description="Rows left out: of damaged stripes, or with wrong values; over all epochs.")
+    nulls_filled: dict[str, int] = Field(
+        description="By column: nulls replaced by the declared value, over all epochs."
+    )
+    files_lost: int = Field(description="Files left out.")
+
+
 class Report(BaseModel):
     """A run in figures. null: the run has no such figure. Floats outside JSON are "NaN", "Infinity",
     "-Infinity"."""
@@ -38,6 +48,10 @@ class Report(BaseModel):
     batch_size: int | None = Field(None, description="Rows per worker and step.")
     epochs: int | None = Field(None, description="Passes over the training data that the job asks for.")
     dense_parameters: int | None = Field(None, description="Numbers in the dense weights.")
+    where: str | None = Field(None, description="The condition that rows have to meet; null: all are read.")
+    reading: dict[str, ReadingReport] = Field(
+        {}, description="By side, `train` and `test`: what was wrong with the samples."
+    )
     sampling: dict[str, Any] | None = Field(
         None, description="Rates by which the training rows were sampled; null: they were not."
     )
@@ -80,6 +94,10 @@ def report_of(events: Iterable[Mapping[str, Any]]) -> Report:
     same = ("job", "seed", "data", "model", "ps", "workers", "batch_size", "epochs", "dense_parameters", "sampling")
     figures = {
         **{name: start.get(name) for name in same},
+        "where": start.get("where"),
+        "reading": {
+            side: {name: read[name] for name in ReadingReport.model_fields} for side, read in status.reading.items()
+        },
         "rows": step.get("rows"),
         "steps": done.get("steps", step.get("step")),
         "seconds": done.get("seconds"),

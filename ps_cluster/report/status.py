@@ -14,8 +14,10 @@ class Status:
     def __init__(self) -> None:
         self.last: dict[str, Mapping[str, Any]] = {}
         self.saved: dict[str, str] = {}
+        self.reading: dict[str, Mapping[str, Any]] = {}
+        """By side, `train` and `test`: the event of that kind."""
         self.phase = "start"
-        """`start`, `train`, `evaluate`, `save`, `export`, `done`."""
+        """`start`, `count`, `train`, `evaluate`, `save`, `export`, `done`."""
         self._speed: float | None = None
 
     def update(self, event: Mapping[str, Any]) -> bool:
@@ -26,6 +28,8 @@ class Status:
             self.phase = "train"
         elif kind == "phase":
             self.phase = event["name"]
+        elif kind == "reading":
+            self.reading[event["side"]] = event
         elif kind == "saved":
             self.saved[event.get("what", "checkpoint")] = event["path"]
         elif kind == "done":
@@ -38,7 +42,13 @@ class Status:
     @property
     def label(self) -> str:
         """What goes on, as a word."""
-        names = {"start": "starting", "train": "training", "evaluate": "evaluating", "save": "saving"}
+        names = {
+            "start": "starting",
+            "count": "counting",
+            "train": "training",
+            "evaluate": "evaluating",
+            "save": "saving",
+        }
         return names.get(self.phase, "exporting" if self.phase == "export" else self.phase)
 
     @property

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ps_cluster.report.status import Status
 from ps_cluster.report.text import count, counted, duration, figure, size
+
+_SHOWN_FILES = 5
+_SHOWN_COLUMNS = 5
 
 
 class Block(NamedTuple):
@@ -38,6 +41,8 @@ def head(start: Mapping[str, Any]) -> Block:
     lines = [
         ("data", start["data"]),
         ("", _joined(rows)),
+        ("where", start.get("where") or ""),
+        *_left_out(start.get("files_lost") or []),
         ("model", start["model"]),
         ("", _joined(model)),
         ("cluster", _joined([ps, counted(start["workers"], "worker")])),
@@ -66,6 +71,7 @@ def result(status: Status) -> Block:
             f"on {counted(found['rows'], 'row')}",
         ]
         rows.append(("test", "   ".join(figures)))
+    rows += [line for side, read in status.reading.items() for line in _damage(side, read)]
     if "tables" in last:
         rows += _tables(last["tables"]["tables"])
     if exported := last.get("exported"):
@@ -82,6 +88,26 @@ def result(status: Status) -> Block:
 def commands(event: Mapping[str, Any]) -> Block:
     """The next commands to try, from a `next` event."""
     return Block("Next", [("", line) for command, why in event["commands"] for line in (command, f"    {why}")])
+
+
+def _left_out(files: Sequence[str]) -> list[tuple[str, str]]:
+    shown = [("left out" if not number else "", problem) for number, problem in enumerate(files[:_SHOWN_FILES])]
+    if len(files) > len(shown):
+        shown.append(("", f"and {counted(len(files) - len(shown), 'more file')}"))
+    return shown
+
+
+def _damage(side: str, read: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    lost = [counted(read["rows_lost"], "row")] if read["rows_lost"] else []
+    lost += [counted(read["files_lost"], "file")] if read["files_lost"] else []
+    if lost:
+        yield "left out", f"{_joined(lost)} of the {side} data"
+    nulls = read["nulls_filled"]
+    if nulls:
+        most = sorted(nulls, key=lambda name: -nulls[name])
+        shown = ", ".join(f"{name} {count(nulls[name])}" for name in most[:_SHOWN_COLUMNS])
+        more = f" and {counted(len(most) - _SHOWN_COLUMNS, 'more column')}" if len(most) > _SHOWN_COLUMNS else ""
+        yield "nulls", f"filled in the {side} data: {shown}{more}"
 
 
 def _tables(tables: list[Mapping[str, Any]]) -> list[tuple[str, str]]:

@@ -18,8 +18,10 @@ from ps_cluster.report.event_log import EventLog
 from ps_cluster.report.json_report import report_of, write_report
 from ps_cluster.report.progress import Renderer
 from ps_cluster.report.tensorboard import ScalarWriter
+from ps_cluster.train.batches import ReadCounts
 from ps_cluster.train.loop import Progress
-from ps_cluster.train.session import Samples, Session
+from ps_cluster.train.session import Session
+from ps_cluster.train.shares import Share
 
 
 class Teller:
@@ -39,32 +41,49 @@ class Teller:
     def phase(self, name: str, done: int | None = None, total: int | None = None) -> None:
         self._tell(events.phase(name=name, done=done, total=total))
 
-    def start(self, session: Session, train: Samples, test: Samples | None, steps: int, num_ps: int) -> None:
+    def counting(self, done: int, total: int) -> None:
+        """Rows are counted that `where` or sampling keeps."""
+        self.phase("count", done, total)
+
+    def start(self, session: Session, train: Share, test: Share | None, steps: int, num_ps: int) -> None:
         job = session.job
         settings = ", ".join(
             f"{name} {value}" for name, value in job.model.model_dump(exclude={"name", "groups"}).items()
         )
-        files = "1 file" if train.summary.files == 1 else f"{train.summary.files} files"
+        summary, sampling = train.plan.files, train.samples.sampling
+        files = "1 file" if summary.files == 1 else f"{summary.files} files"
         if self._lines is not None:
             # Only now: before the worker has joined the cluster it must not use TensorFlow.
             self._scalars = ScalarWriter(os.path.join(self._job_file.output, "tensorboard"))
         self._tell(
             events.start(
-                rows=train.summary.rows,
-                test_rows=test.summary.rows if test else None,
+                rows=train.rows,
+                test_rows=test.rows if test else None,
                 steps_total=steps,
                 workers=session.num_workers,
                 ps=num_ps,
                 dense_parameters=int(session.model.count_params()),
-                data=f"{', '.join(job.data.train)}: {files}, {train.summary.file_bytes / 1e6:.1f} MB of ORC"
-                + (f", {train.sampling.words()}" if train.sampling else ""),
+                data=f"{', '.join(job.data.train)}: {files}, {summary.file_bytes / 1e6:.1f} MB of ORC"
+                + (f", {sampling.words()}" if sampling else ""),
                 model=f"{job.model.name}: {settings}",
                 job=job.name,
                 seed=job.training.seed,
                 epochs=job.training.epochs,
                 batch_size=job.training.batch_size,
                 tables=len(tables_of(job)),
-                sampling=train.sampling.record() if train.sampling else None,
+                sampling=sampling.record() if sampling else None,
+                where=job.data.where,
+                files_lost=_files_lost(train, test),
+            )
+        )
+
+    def reading(self, side: str, share: Share, counts: ReadCounts) -> None:
+        self._tell(
+            events.reading(
+                side=side,
+                rows_lost=counts.rows_lost,
+                nulls_filled=counts.nulls_filled,
+                files_lost=len(share.plan.lost),
             )
         )
 
@@ -142,6 +161,12 @@ class Teller:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _files_lost(*shares: Share | None) -> list[str] | None:
+    """What is wrong with each file that is left out."""
+    lost = [problem for share in shares if share is not None for _, problem in share.plan.lost]
+    return lost or None
 
 
 def _program(name: str) -> str:

@@ -22,7 +22,8 @@ from ps_cluster.train.connect import connect
 from ps_cluster.train.dense import make_dense_optimizer
 from ps_cluster.train.evaluate import evaluate
 from ps_cluster.train.loop import planned_steps, train
-from ps_cluster.train.session import Samples, Session, samples_of
+from ps_cluster.train.session import Session, samples_of
+from ps_cluster.train.shares import Share, share_of
 from ps_cluster.train.step import make_score_step
 from ps_cluster.train.trained_job import check_as_trained
 
@@ -50,14 +51,13 @@ def run_worker(job_file: JobFile, membership: Membership, events: str | None, re
             session = Session(job_file, membership, connect(membership))
             optimizer = make_dense_optimizer(job_file.job.optimizers.dense)
             broadcast_from_first(session.model.weights)
-            teller.start(
-                session,
-                train_samples,
-                test_samples,
-                planned_steps(session, train_samples),
-                len(membership.ps),
-            )
-            trained = train(session, train_samples, optimizer, teller.step)
+            share = share_of(session, train_samples, training=True, progress=teller.counting)
+            test_share = None
+            if test_samples is not None:
+                test_share = share_of(session, test_samples, training=False, progress=teller.counting)
+            teller.start(session, share, test_share, planned_steps(session, share), len(membership.ps))
+            trained = train(session, share, optimizer, teller.step)
+            teller.reading("train", share, trained.counts)
             teller.tables(session.store.stats() if session.rank == 0 else [])
             if session.rank == 0:
                 teller.phase("save")
@@ -73,8 +73,8 @@ def run_worker(job_file: JobFile, membership: Membership, events: str | None, re
                     ),
                     "checkpoint",
                 )
-            if test_samples is not None:
-                teller.evaluation(evaluate_session(session, test_samples, teller))
+            if test_share is not None:
+                teller.evaluation(evaluate_session(session, test_share, teller))
             total(np.ones(1, np.int64))  # nobody leaves the ring before all are done
         if membership.index == 0:
             teller.phase("export")
@@ -98,21 +98,22 @@ def run_evaluation(job_file: JobFile) -> Evaluation:
         session = Session(job_file, membership, connect(membership))
         load_dense(checkpoint, session.model)
         session.store.restore(checkpoint.folder, checkpoint.table_files())
-        return evaluate_session(session, test_samples, teller)
+        share = share_of(session, test_samples, training=False, progress=teller.counting)
+        return evaluate_session(session, share, teller)
 
 
-def evaluate_session(session: Session, samples: Samples, teller: Teller) -> Evaluation:
+def evaluate_session(session: Session, share: Share, teller: Teller) -> Evaluation:
     """Test figures over all workers' rows; every worker calls it."""
-    teller.phase("evaluate", 0, samples.summary.rows)
-    return evaluate(
-        session.read_spec(samples, training=False),
+    teller.phase("evaluate", 0, share.rows)
+    found, counts = evaluate(
+        share,
         session.job.data.label,
         lambda spec: make_score_step(session.job, session.model, session.store, session.devices, spec),
         os.path.join(session.job_file.output, "scratch", f"worker-{session.rank}"),
-        lambda rows: teller.phase(
-            "evaluate", min(rows * session.num_workers, samples.summary.rows), samples.summary.rows
-        ),
+        lambda rows: teller.phase("evaluate", min(rows * session.num_workers, share.rows), share.rows),
     )
+    teller.reading("test", share, counts)
+    return found
 
 
 def _export_in_a_fresh_process(job_file: JobFile) -> str:

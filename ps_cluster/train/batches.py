@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import tensorflow as tf
 
 from data.errors import DataError
 from data.orc import Reader
 from ps_cluster.errors import RunError
+from ps_cluster.train.collective import total
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,15 @@ class Batch:
     epoch: int
 
 
+@dataclass(frozen=True)
+class ReadCounts:
+    """What was wrong with the rows that were read, over all epochs."""
+
+    rows_lost: int
+    nulls_filled: dict[str, int]
+    """By column; those without any are left out."""
+
+
 class LookAhead:
     """Hands out batches and knows whether another follows, so that workers with less data can wait for the others."""
 
@@ -29,6 +40,9 @@ class LookAhead:
         self._batches = iter(reader.dataset)
         self._empty = _empty_columns(reader.dataset.element_spec[0])
         self._epoch = 0
+        self._columns = [column.name for column in reader.spec.columns]
+        self.counts = np.zeros(1 + len(self._columns), np.int64)
+        """Of the batches read so far: rows lost, then nulls that were filled of each column."""
         self._next = self._read()
 
     @property
@@ -43,6 +57,11 @@ class LookAhead:
         self._epoch = batch.epoch
         self._next = self._read()
         return batch
+
+    def counts_of_all(self) -> ReadCounts:
+        """What the readers of all workers have counted; every worker calls it."""
+        lost, *nulls = total(self.counts).tolist()
+        return ReadCounts(lost, {name: count for name, count in zip(self._columns, nulls) if count})
 
     def __iter__(self) -> Iterator[Batch]:
         while self.has_next:
@@ -60,7 +79,8 @@ class LookAhead:
             if isinstance(cause, DataError):
                 raise cause from error
             raise RunError(str(cause)) from error
-        _, rows, epoch = info.numpy()[:3]
+        _, rows, epoch, *_ = info.numpy()
+        self.counts += info.numpy()[3:]
         return Batch(columns, int(rows), int(epoch))
 
 

@@ -8,27 +8,29 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from data.orc import ReadSpec, open_reader
+from data.orc import open_reader
 from ps_cluster.job.resolve import label_column
 from ps_cluster.metrics.exact_auc import Evaluation, ScoreSpill
-from ps_cluster.train.batches import LookAhead
+from ps_cluster.train.batches import LookAhead, ReadCounts
 from ps_cluster.train.collective import gathered
 from ps_cluster.train.labels import check_labels
+from ps_cluster.train.shares import Share
 
 _PROGRESS_EVERY_BATCHES = 20
 
 
 def evaluate(
-    spec: ReadSpec,
+    share: Share,
     label: str,
     make_score: Callable[[dict], Callable[[dict], tf.Tensor]],
     scratch: str,
     progress: Callable[[int], None],
-) -> Evaluation:
-    """Scores this worker's share of the test rows and evaluates all workers' together.
+) -> tuple[Evaluation, ReadCounts]:
+    """Scores this worker's share of the test rows and evaluates all workers' together; also
+    tells what was wrong with the rows.
 
     Args:
-      spec: this worker's share, one epoch, unshuffled.
+      share: this worker's, one epoch, unshuffled.
       label: name of the label column.
       make_score: from the columns' specs to the function that scores a batch.
       scratch: folder for scores that do not fit into memory; of this worker alone.
@@ -38,15 +40,16 @@ def evaluate(
       DataError: a label is neither 0 nor 1; names file, column and row.
     """
     os.makedirs(scratch, exist_ok=True)
-    with open_reader(spec) as reader, ScoreSpill(scratch) as spill:
+    with open_reader(share.spec, share.plan) as reader, ScoreSpill(scratch) as spill:
         score = make_score(reader.dataset.element_spec[0])
         done = 0
-        for number, batch in enumerate(LookAhead(reader)):
+        batches = LookAhead(reader)
+        for number, batch in enumerate(batches):
             labels = np.asarray(batch.columns[label])
-            check_labels(labels, label_column(label), spec)
+            check_labels(labels, label_column(label), share.spec)
             spill.add(score(batch.columns).numpy(), labels)
             done += batch.rows
             if number % _PROGRESS_EVERY_BATCHES == 0:
                 progress(done)
         progress(done)
-        return spill.evaluate(gathered)
+        return spill.evaluate(gathered), batches.counts_of_all()

@@ -15,11 +15,12 @@ from data.orc import open_reader
 from ps_cluster.errors import RunError
 from ps_cluster.job.resolve import label_column
 from ps_cluster.metrics.window import WindowAuc, window_auc
-from ps_cluster.train.batches import LookAhead
+from ps_cluster.train.batches import LookAhead, ReadCounts
 from ps_cluster.train.collective import total
 from ps_cluster.train.labels import check_labels
 from ps_cluster.train.schedule import rate_factor
-from ps_cluster.train.session import Samples, Session
+from ps_cluster.train.session import Session
+from ps_cluster.train.shares import Share
 from ps_cluster.train.step import make_train_step
 
 
@@ -45,28 +46,25 @@ class Trained:
     seconds: float
     samples_per_second: float
     optimizer: tf_keras.optimizers.Optimizer
+    counts: ReadCounts
 
 
-def planned_steps(session: Session, train: Samples) -> int:
-    """Steps that training will take; a few more when the workers' shares are uneven."""
-    training = session.job.training
-    per_epoch = math.ceil(train.summary.rows / (training.batch_size * session.num_workers))
-    steps = per_epoch * training.epochs
-    return min(steps, training.max_steps or steps)
+def planned_steps(session: Session, share: Share) -> int:
+    """Steps that training will take; fewer when rows turn out to be lost."""
+    return min(share.batches, session.job.training.max_steps or share.batches)
 
 
 def train(
     session: Session,
-    samples: Samples,
+    share: Share,
     optimizer: tf_keras.optimizers.Optimizer,
     report: Callable[[Progress], None],
 ) -> Trained:
     """Trains until every worker's data has ended or `max_steps` is reached; all workers stop at the same step."""
     training = session.job.training
-    steps_total = planned_steps(session, samples)
+    steps_total = planned_steps(session, share)
     window = WindowAuc()
-    spec = session.read_spec(samples, training=True)
-    with open_reader(spec) as reader:
+    with open_reader(share.spec, share.plan) as reader:
         batches = LookAhead(reader)
         train_step = make_train_step(
             session.job,
@@ -84,7 +82,7 @@ def train(
             step += 1
             batch = batches.take()
             labels = np.asarray(batch.columns[session.job.data.label])
-            check_labels(labels, label_column(session.job.data.label), spec)
+            check_labels(labels, label_column(session.job.data.label), share.spec)
             factor = rate_factor(session.job.schedule, step, steps_total)
             result = train_step(
                 batch.columns,
@@ -121,5 +119,6 @@ def train(
                 window.reset()
                 losses.clear()
                 window_rows, window_started = 0, now
-    seconds = time.monotonic() - started
-    return Trained(step, rows, seconds, counted_rows / max(seconds, 1e-9), optimizer)
+        seconds = time.monotonic() - started
+        speed = counted_rows / max(seconds, 1e-9)
+        return Trained(step, rows, seconds, speed, optimizer, batches.counts_of_all())

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import tf_keras
 
-from data.footers import FileSummary, check_files
+from data.footers import FileSummary
 from data.orc import ReadSpec
 from data.paths import expand
+from data.plan import Checked, check
+from data.sampling import Sampling
+from data.threads import threads_for
+from data.where import parse
 from models.build import build_model
 from ps_cluster.embedding.groups import TableGroup, plan_groups
 from ps_cluster.embedding.ps_store import Placement, PsEmbeddingStore
@@ -28,12 +32,17 @@ def groups_of(job: Job) -> list[TableGroup]:
 
 @dataclass(frozen=True)
 class Samples:
-    """One side of the data, checked: its files and what their footers say."""
+    """One side of the data: its files, checked."""
 
     paths: tuple[str, ...]
-    summary: FileSummary
+    checked: Checked
     sampling: Resolved | Presampled | None = None
     """Of training rows; None: all count alike."""
+
+    @property
+    def summary(self) -> FileSummary:
+        """What the footers of the files say."""
+        return self.checked.summary
 
 
 def samples_of(job_file: JobFile, side: str) -> Samples:
@@ -42,9 +51,42 @@ def samples_of(job_file: JobFile, side: str) -> Samples:
     if not patterns:
         raise UserError(f"{job_file.path}: data.{side}: expected at least one path, found none")
     paths = tuple(expand(patterns, job_file.folder))
-    if side == "train":
-        return Samples(paths, check_files(paths, training_columns_of(job_file.job)), sampling_of(job_file, paths))
-    return Samples(paths, check_files(paths, columns_of(job_file.job)))
+    if side != "train":
+        return Samples(paths, check(read_spec(job_file.job, paths)))
+    checked = check(read_spec(job_file.job, paths, training=True))
+    sampling = sampling_of(job_file, tuple(footer.path for footer in checked.footers))
+    if sampling is not None and sampling.sampling is not None:  # it may need more columns
+        checked = check(read_spec(job_file.job, paths, training=True, sampling=sampling.sampling))
+    return Samples(paths, checked, sampling)
+
+
+def read_spec(
+    job: Job, paths: tuple[str, ...], *, training: bool = False, sampling: Sampling | None = None
+) -> ReadSpec:
+    """All rows of `paths`: shuffled, sampled and repeated for training, else once in the files' order."""
+    data = job.data
+    spec = ReadSpec(
+        paths=paths,
+        columns=tuple(training_columns_of(job) if training else columns_of(job)),
+        batch_rows=job.training.batch_size,
+        seed=job.training.seed,
+        where=parse(data.where) if data.where is not None else None,
+        on_bad=data.on_bad,
+        reader=data.reader,
+        decode_threads=0 if data.decode_threads == "auto" else data.decode_threads,
+        prefetch_batches=0 if data.prefetch_batches == "auto" else data.prefetch_batches,
+        verify_checksums=data.verify_checksums,
+    )
+    if not training:
+        return spec
+    return replace(
+        spec,
+        epochs=job.training.epochs,
+        shuffle_rows=data.shuffle_rows,
+        interleave_stripes=data.interleave_stripes,
+        drop_remainder=data.drop_remainder,
+        sampling=sampling,
+    )
 
 
 class Session:
@@ -56,6 +98,8 @@ class Session:
         self.job_file = job_file
         self.rank = membership.index
         self.num_workers = len(membership.workers)
+        hosts = [address.rpartition(":")[0] for address in membership.workers]
+        self._workers_here = hosts.count(hosts[self.rank])
         self.devices = devices
         self.model: tf_keras.Model = build_model(job.model, inputs_of(job), job.training.seed, dropout_stream=self.rank)
         placement = Placement(
@@ -68,16 +112,12 @@ class Session:
         self.store = PsEmbeddingStore(groups_of(job), placement, namespace=job.name)
 
     def read_spec(self, samples: Samples, *, training: bool) -> ReadSpec:
-        """This worker's share of the samples: shuffled and repeated for training, else once in the files' order."""
-        job = self.job
-        return ReadSpec(
-            paths=samples.paths,
-            columns=tuple(training_columns_of(job) if training else columns_of(job)),
-            batch_rows=job.training.batch_size,
+        """This worker's share of the samples, decoded by its share of the machine's cores."""
+        sampling = samples.sampling.sampling if samples.sampling else None
+        spec = read_spec(self.job, samples.paths, training=training, sampling=sampling)
+        return replace(
+            spec,
             shard=self.rank,
             num_shards=self.num_workers,
-            epochs=job.training.epochs if training else 1,
-            shuffle_rows=job.data.shuffle_rows if training else 0,
-            seed=job.training.seed,
-            sampling=samples.sampling.sampling if training and samples.sampling else None,
+            decode_threads=spec.decode_threads or threads_for(self._workers_here),
         )

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pyorc
 
+from data.files import open_input
+from data.orc_tail import column_id, read_tail, stripe_streams
+
 
 def write(path: Path, schema: str, stripes: Iterable[Sequence[tuple]]) -> str:
     """Writes rows with one ORC stripe for each of `stripes`."""
@@ -54,3 +57,15 @@ def damage_stripe(path: str, index: int) -> None:
     with open(path, "r+b") as file:
         file.seek(offset)
         file.write(b"\xa5" * length)
+
+
+def damage_column(path: str, index: int, name: str) -> None:
+    """Overwrites the data of one column of one stripe; indexes and footers stay whole."""
+    with open_input(path) as file:
+        tail = read_tail(file, path)
+        column = column_id(tail, name)
+        streams = [s for s in stripe_streams(file, tail, index) if s.column == column and not s.is_index]
+    with open(path, "r+b") as file:
+        for stream in streams:
+            file.seek(stream.offset)
+            file.write(b"\xa5" * stream.bytes)

@@ -20,8 +20,13 @@ import tensorflow as tf
 from data.arrow_stream import BatchReader, _dataset
 from data.columns import Column
 from data.errors import DataError
+from data.files import open_input
+from data.orc_tail import column_id, read_tail, stripe_streams
+from data.orc_writer import OrcWriter, Settings
 from data.read_spec import ReadSpec
+from data.sampling import Constant, Factor, Sampling, file_key, sample
 from data.stream_format import END_OF_STREAM, stream_schema
+from data.where import parse
 from tests.data import orc_files
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -329,3 +334,122 @@ def test_the_dataset_stays_on_the_workers_own_cpu_in_a_cluster(files):
     assert out.strip() == (
         '[["/job:worker/replica:0/task:3/device:CPU:0"], 4950, "/job:ps/replica:0/task:0/device:CPU:0"]'
     )
+
+
+@pytest.fixture
+def checked(tmp_path):
+    """Three stripes of 50 rows, with checksums."""
+    path = f"{tmp_path}/checked.orc"
+    score = pa.array([None if i % 10 == 0 else i / 4 for i in range(150)], pa.float32())
+    table = pa.table({"id": np.arange(150), "score": score, "label": np.arange(150) % 2})
+    with OrcWriter(path, table.schema, settings=Settings(stripe_rows=50)) as writer:
+        writer.write(table)
+    return path
+
+
+def flip_a_bit(path, stripe, name):
+    """In the middle of the data of a column: the decoder may well not notice."""
+    with open_input(path) as file:
+        tail = read_tail(file, path)
+        column = column_id(tail, name)
+        streams = [s for s in stripe_streams(file, tail, stripe) if s.column == column and not s.is_index]
+        place = streams[-1].offset + streams[-1].bytes - 1
+        old = file.read_at(1, place)[0]
+    with open(path, "r+b") as file:
+        file.seek(place)
+        file.write(bytes([old ^ 4]))
+
+
+WITH_SCORE = (Column("id", "int64"), Column("score", "float32", missing=-1.0))
+
+
+def test_one_wrong_bit_is_found_by_the_checksum_and_names_file_stripe_and_column(checked):
+    flip_a_bit(checked, 1, "score")
+    with BatchReader(ReadSpec((checked,), WITH_SCORE, 10)) as reader:
+        arrived = []
+        with pytest.raises(tf.errors.OpError) as error:
+            arrived.extend(values for values, _ in reader.dataset)
+        cause = reader.cause(error.value)
+    assert isinstance(cause, DataError)
+    assert str(cause).startswith(f"{checked}: stripe 1: column score: expected CRC ")
+
+
+def test_a_wrong_bit_of_a_column_that_is_not_read_is_nobodys_business(checked):
+    flip_a_bit(checked, 1, "score")
+    with BatchReader(ReadSpec((checked,), WITH_SCORE[:1], 150)) as reader:
+        assert [values["id"].numpy().tolist() for values, _ in reader.dataset] == [list(range(150))]
+
+
+def test_a_damaged_stripe_can_be_left_out_and_its_rows_are_counted(checked):
+    flip_a_bit(checked, 1, "score")
+    with BatchReader(ReadSpec((checked,), WITH_SCORE, 40, on_bad="skip", epochs=2)) as reader:
+        assert int(reader.dataset.cardinality()) == tf.data.UNKNOWN_CARDINALITY
+        batches = list(reader.dataset)
+    for epoch in (0, 1):
+        ids = [i for values, info in batches if info[2] == epoch for i in values["id"].numpy()]
+        assert ids == [*range(50), *range(100, 150)]
+    infos = np.array([info.numpy() for _, info in batches])
+    assert infos[:, 1].tolist() == [40, 40, 20] * 2
+    assert infos[:, 3:].sum(axis=0).tolist() == [100, 0, 20]
+
+
+def test_files_that_cannot_be_read_can_be_left_out(checked, tmp_path):
+    bad = [tmp_path / name for name in ("cut.orc", "empty.orc", "none.orc")]
+    bad[0].write_bytes(Path(checked).read_bytes()[:-100])
+    bad[1].write_bytes(b"")
+    other = orc_files.write(tmp_path / "other.orc", "struct<id:string,score:float>", [[("x", 1.0)]])
+    paths = (str(bad[0]), checked, other, str(bad[1]), str(bad[2]))
+    with BatchReader(ReadSpec(paths, WITH_SCORE, 200, on_bad="skip")) as reader:
+        assert [values["id"].numpy().tolist() for values, _ in reader.dataset] == [list(range(150))]
+    assert [path for path, _ in reader.plan.lost] == [str(bad[0]), other, str(bad[1]), str(bad[2])]
+    assert all(problem.startswith(f"{path}: ") for path, problem in reader.plan.lost)
+    with pytest.raises(DataError) as error:
+        BatchReader(ReadSpec(paths, WITH_SCORE, 200))
+    assert str(error.value).splitlines() == [problem for _, problem in reader.plan.lost]
+    with pytest.raises(DataError, match=r"cut\.orc: expected an ORC file"):
+        BatchReader(ReadSpec(paths[:1], WITH_SCORE, 200, on_bad="skip"))
+
+
+def test_a_condition_and_a_dropped_remainder(files):
+    spec = ReadSpec(files, COLUMNS, 16, where=parse("id >= 20 and id != 50"), drop_remainder=True, epochs=2)
+    with BatchReader(spec) as reader:
+        assert (reader.rows, reader.batches, int(reader.dataset.cardinality())) == (79, 8, 8)
+        batches = list(reader.dataset)
+    ids = [i for values, _ in batches for i in values["id"].numpy()]
+    kept = [i for i in range(20, 100) if i != 50]
+    assert ids == kept[:64] * 2
+    assert [len(values["id"]) for values, _ in batches] == [16] * 8
+
+
+def test_a_condition_that_no_row_meets_gives_no_batch(files):
+    with BatchReader(ReadSpec(files, COLUMNS, 16, where=parse("score < 0"))) as reader:
+        assert (reader.rows, reader.batches, len(list(reader.dataset))) == (0, 0, 0)
+
+
+def test_a_condition_on_a_column_that_is_missing_is_told(files):
+    with pytest.raises(DataError, match=r"a\.orc: column scor: .* as where compares it, found no such column; did you"):
+        BatchReader(ReadSpec(files, COLUMNS, 16, where=parse("scor < 0")))
+
+
+@pytest.mark.parametrize("how", [{}, {"shuffle_rows": 60}, {"where": parse("id > 30")}])
+def test_sampling_keeps_rows_and_adds_weights_and_offsets(checked, how):
+    sampling = Sampling("label", 3, (Factor("keep", Constant(0.5), 0), Factor("weight", Constant(2.0), 1)))
+    with BatchReader(ReadSpec((checked,), WITH_SCORE, 32, sampling=sampling, **how)) as reader:
+        spec = reader.dataset.element_spec[0]
+        assert [spec[name] for name in ("sample_weight", "sample_offset")] == [tf.TensorSpec([None], tf.float32)] * 2
+        batches = [values for values, _ in reader.dataset]
+    table = {"label": pa.array(np.arange(150) % 2)}
+    expected = sample(sampling, table, file_key(checked), np.arange(150))
+    ids = np.flatnonzero(expected.keep)
+    rows = dict(zip(ids.tolist(), zip(expected.weight.tolist(), expected.offset.tolist())))
+    rows = {i: row for i, row in rows.items() if i > 30 or "where" not in how}
+    names = ("id", "sample_weight", "sample_offset")
+    found = [row for values in batches for row in zip(*(values[name].numpy().tolist() for name in names))]
+    assert {i: (weight, offset) for i, weight, offset in found} == rows
+    assert len(found) == len(rows) == reader.rows < 130
+    assert sum(i % 2 for i, *_ in found) > 10 and {rows[i][0] for i in rows} == {1.0, 2.0}
+
+
+def test_a_number_of_batches_ready_can_be_asked_for(files):
+    with BatchReader(ReadSpec(files, COLUMNS, 10, prefetch_batches=2)) as reader:
+        assert len(list(reader.dataset)) == 10

@@ -51,7 +51,9 @@ def files(tmp_path):
     paths = []
     for number, table in enumerate(tables):
         path = str(tmp_path / f"{number} a.orc")
-        settings = Settings(codec="none", stripe_bytes=1 << 14, row_index_stride=500, bloom_columns=("user",))
+        settings = Settings(
+            "none", stripe_bytes=1 << 14, block_bytes=1 << 16, row_index_stride=500, bloom_columns=("user",)
+        )
         with OrcWriter(path, table.schema, {"maker": "test", "number": str(number)}, settings) as writer:
             for batch in table.to_batches(max_chunksize=700):
                 writer.write(batch)
@@ -193,6 +195,19 @@ def test_order_is_found_and_compared_with_what_the_metadata_say(tmp_path):
     report = inspect(write_sorted(tmp_path, [one], ["a", "gone"]))
     assert report.profile.order.told_holds is False
     assert "a, gone by the metadata; not checked" in text(inspect([str(tmp_path / "0.orc")], fast=True))
+
+
+def test_ids_of_empty_texts_are_not_coverage(tmp_path):
+    path = str(tmp_path / "a.orc")
+    orc.write_table(pa.table({"city": [0, 5, -1, None, 0], "user": [0, 1, 2, 3, 4]}), path)
+    assert inspect([path]).profile.columns["city"].empty == 0
+    schema = {"columns": [{"name": "city", "kind": "hashed_id"}, {"name": "user", "kind": "id"}]}
+    told = {"ps_cluster.schema": json.dumps(schema), "ps_cluster.hash": json.dumps({"empty_id": 0, "missing_id": -1})}
+    add_metadata(path, told)
+    found = inspect([path]).profile.columns
+    assert (found["city"].empty, found["city"].coverage, found["user"].empty) == (3, 0.2, 0)
+    add_metadata(path, {"ps_cluster.schema": "[]"})
+    assert inspect([path]).profile.columns["city"].empty == 0
 
 
 def test_json_holds_it_all(files):

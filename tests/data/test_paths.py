@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from data.convert.work import Work
 from data.errors import DataError
 from data.paths import expand
 
@@ -90,6 +91,17 @@ def test_a_folder_with_a_manifest_is_what_the_manifest_lists(folder):
             f"{folder}/day=1/x.orc",
         ]
     assert names(folder, ["?.orc"]) == ["a.orc", "b.orc"]
+
+
+def test_a_conversion_without_its_manifest_is_refused(folder):
+    work = Work(str(folder / "out"))
+    assert work.begin({"of": 1}, overwrite=False) is None
+    (folder / "out" / "part-00000.orc").touch()
+    for pattern in ("out", "out/", "ou*"):
+        with pytest.raises(DataError, match=r"out/?: expected a finished conversion, found one under way"):
+            expand([pattern], str(folder))
+    work.finish({"format_version": 1, "files": [{"name": "part-00000.orc", "bytes": 0}]})
+    assert names(folder, ["out"]) == ["out/part-00000.orc"]
 
 
 def test_listed_files_that_are_missing_or_of_another_size_are_told(folder):

@@ -12,7 +12,11 @@ import pyarrow as pa
 import pyorc
 import pytest
 
+from data.checksums import add_checksums
 from data.errors import DataError
+from data.files import open_input
+from data.orc_tail import read_tail
+from data.raw_rows import raw_rows
 from data.sampled_files import Counts, count_sampled, write_sampled
 from data.sampling import Constant, Factor, Sampling, Steps, file_key, sample
 from data.where import parse
@@ -128,6 +132,22 @@ def test_a_failed_run_leaves_nothing(files: tuple, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"b.orc, stripe 0: expected rows, found a damaged stripe"):
         write_sampled(SAMPLING, GROUPS, paths, str(tmp_path / "out"), {})
     assert sorted(os.listdir(tmp_path)) == ["a.orc", "b.orc"]
+
+
+def test_a_changed_byte_is_found_by_its_checksum(files: tuple, tmp_path: Path) -> None:
+    paths, _ = files
+    add_checksums(paths[0])
+    data = bytearray(Path(paths[0]).read_bytes())
+    with open_input(paths[0]) as file:
+        stripe = read_tail(file, paths[0]).stripes[0]
+    data[stripe.offset + stripe.index_bytes + stripe.data_bytes // 2] ^= 1
+    Path(paths[0]).write_bytes(data)
+    with pytest.raises(DataError, match=r"a.orc: stripe 0: column \w+: expected CRC"):
+        write_sampled(SAMPLING, GROUPS, paths, str(tmp_path / "out"), {})
+    left = list(raw_rows(paths, skip_bad=True))
+    assert [(one.path, one.first_row) for one in left] == [(paths[0], 300), (paths[0], 301), (paths[1], 0)]
+    whole = list(orc_files.read(paths[1]))
+    assert [tuple(row.values()) for row in left[-1].batch.to_pylist()] == whole
 
 
 def test_folders_in_use_and_columns_in_the_way_are_refused(files: tuple, tmp_path: Path) -> None:

@@ -40,6 +40,10 @@ def main(folder: str) -> None:
             (Path(folder) / f"{how}.json").write_text(json.dumps(found))
 
 
+def silent(done: int, total: int) -> None:
+    """Nobody watches."""
+
+
 def whole(paths: Sequence[str]) -> dict[str, Any]:
     """All rows of one file."""
     import pyarrow as pa
@@ -65,6 +69,7 @@ def trained(job_path: str, with_offset: bool, membership: Membership, devices: D
     from ps_cluster.train.dense import make_dense_optimizer
     from ps_cluster.train.loop import train as train_all
     from ps_cluster.train.session import Session, samples_of
+    from ps_cluster.train.shares import share_of
     from ps_cluster.train.step import make_train_step
 
     job_file = load_job(job_path)
@@ -79,7 +84,7 @@ def trained(job_path: str, with_offset: bool, membership: Membership, devices: D
     session = Session(job_file, membership, devices)
     optimizer = make_dense_optimizer(job.optimizers.dense)
     if with_offset:
-        done = train_all(session, train, optimizer, lambda progress: None)
+        done = train_all(session, share_of(session, train, training=True, progress=silent), optimizer, lambda _: None)
         number = done.steps
         assert done.rows == job.training.epochs * kept
     else:
@@ -99,7 +104,7 @@ def trained(job_path: str, with_offset: bool, membership: Membership, devices: D
     told = train.sampling.record()
     save_checkpoint(job_file.output, number, job, session.store, session.model, optimizer, told)
     with Teller(job_file, None) as teller:
-        evaluation = evaluate_session(session, test, teller)
+        evaluation = evaluate_session(session, share_of(session, test, training=False, progress=silent), teller)
     assert newest_checkpoint(job_file.output).sampling == told
     folder = export_saved_model(job_file)
     serve = tf.saved_model.load(folder).signatures["serving_default"]

@@ -92,6 +92,21 @@ def test_a_dry_run_counts_what_is_then_written(folder: Path, capsys: pytest.Capt
         assert offset == pytest.approx(np.log(0.25 * (2 if newest - time < DAY else 1)), abs=1e-6)
 
 
+def test_rows_that_where_leaves_out_count_for_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    counted(capsys)
+    limit = 6 * DAY
+    data = {**JOB["data"], "where": f"item < 4 and time < {limit}"}
+    (folder / "job.yaml").write_text(yaml.safe_dump({**JOB, "data": data}))
+    assert main(["data", "sample", "job.yaml", "--dry-run", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    rows = [row for name in ("train-0", "train-1") for row in orc_files.read(str(folder / f"{name}.orc"))]
+    taken = [row for row in rows if row[1] < 4 and row[2] < limit]
+    assert told["all"]["read"] == len(taken)
+    assert told["left_out_by_where"] == len(rows) - len(taken)
+    assert told["newest_time"] == max(row[2] for row in taken)
+    assert told["replay"]["expected"] == pytest.approx(0.6)
+
+
 def test_the_table_names_rules_bands_and_days(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     counted(capsys)
     assert main(["data", "sample", "job.yaml", "--dry-run"]) == 0

@@ -284,5 +284,7 @@ def test_a_wrong_unit_and_a_null_time_are_told(tmp_path: Path) -> None:
     path = orc_files.write(tmp_path / "d.orc", "struct<click:int,time:bigint>", [[(1, 1)], [(1, 7), (0, None)]])
     with pytest.raises(DataError, match=r"d.orc: column time: row 2 \(counted from 0\): expected a time, found null"):
         resolved(tmp_path, {"time": TIME, "replay": {}}, [path])
+    section = Sampling.model_validate({"time": TIME, "replay": {}})
+    assert resolve_sampling(section, "click", 0, [path], "", skip_bad=True).newest == 7
     # A row that is not read may have any time.
     assert resolved(tmp_path, {"time": TIME, "replay": {}}, [path], "click == 1").newest == 7

@@ -32,6 +32,8 @@ def test_a_report_says_what_the_events_said(tmp_path):
         "batch_size": 500,
         "epochs": 1,
         "dense_parameters": 12345,
+        "where": None,
+        "reading": {},
         "rows": 4000,
         "steps": 4,
         "seconds": 75.0,
@@ -100,3 +102,10 @@ def test_the_revision_is_that_of_the_source_or_of_the_current_folder(tmp_path, m
     assert versions.git_revision() == commit + "-dirty"
     monkeypatch.setenv("PATH", str(tmp_path))
     assert versions.git_revision() is None
+
+
+def test_a_report_says_what_was_wrong_with_the_samples():
+    report = report_of(
+        [*run_events(), events.reading(side="test", rows_lost=3, nulls_filled={"age": 5}, files_lost=1)]
+    ).model_dump()
+    assert report["reading"] == {"test": {"rows_lost": 3, "nulls_filled": {"age": 5}, "files_lost": 1}}

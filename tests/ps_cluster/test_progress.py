@@ -96,6 +96,30 @@ def test_an_evaluation_alone_is_a_run_too():
     ]
 
 
+def test_what_was_wrong_with_the_samples_is_told():
+    files = [f"{name}.orc: expected an ORC file, found an empty file (0 bytes)" for name in "abcdefg"]
+    told = list(run_events())
+    told[1] = events.start(
+        **{key: value for key, value in told[1].items() if key not in ("event", "time")},
+        where="day >= 3",
+        files_lost=files,
+    )
+    nulls = {"age": 5, "user": 1200, "item": 3, "a": 2, "b": 2, "c": 1}
+    told.insert(-1, events.reading(side="train", rows_lost=1234, nulls_filled=nulls, files_lost=1))
+    told.insert(-1, events.reading(side="test", rows_lost=0, nulls_filled={}, files_lost=0))
+    shown = lines_of(told)
+    assert shown[4:12] == [
+        "  where     day >= 3",
+        f"  left out  {files[0]}",
+        *(f"            {file}" for file in files[1:5]),
+        "            and 2 more files",
+        "  model     deepfm, hidden 128, 64",
+    ]
+    assert "  left out    1,234 rows · 1 file of the train data" in shown
+    assert "  nulls       filled in the train data: user 1,200, age 5, item 3, a 2, b 2 and 1 more column" in shown
+    assert not any("test data" in line for line in shown)
+
+
 def test_a_diverged_loss_and_an_unknown_end_are_shown():
     told = [
         events.start(rows=1, steps_total=None, workers=1, ps=0, dense_parameters=1, data="clicks.orc", model="dcn"),
