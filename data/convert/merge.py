@@ -1,8 +1,8 @@
 """Merging runs: one training file at a time, a chunk of rows at a time.
 
 The rows of a file are known by rank, so files are written independently of each other, in any order, by any process. A
-chunk is cut out of all runs, put in order as a whole, and written: no step is per row. Chunks have the same rows and the
-same form whatever the runs, so the bytes of a file depend on the rows alone.
+chunk is cut out of all runs, put in order as a whole, and written: no step is per row. Chunks have the same rows and
+the same form whatever the runs, so the bytes of a file depend on the rows alone.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Merge:
             del pieces
             if self._ranks is not None:
                 table = table.take(pa.array(order_of(table, self._schema.sort_columns)))
-            yield _rebuilt(table)
+            yield rebuilt(table)
 
     def _cut(self, rank: int) -> np.ndarray:
         return in_order(self._lengths, rank) if self._ranks is None else self._ranks.cut(rank)
@@ -154,7 +154,7 @@ def info_text(info: FileInfo) -> str:
     return json.dumps(asdict(info))
 
 
-def _rebuilt(table: pa.Table) -> pa.Table:
+def rebuilt(table: pa.Table) -> pa.Table:
     """The table in a form that depends on its values alone.
 
     A mask without a null, or values under a null, are what is left of the runs that rows came from; they count as bytes
