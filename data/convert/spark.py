@@ -1,17 +1,18 @@
 """The same conversion on Spark, for data that outgrow one machine.
 
-Spark shares out the units of the sources, sorts and retries; what becomes of a batch of rows, and how a file is written,
-is the very code that one machine runs. Executors need this package and the paths of sources and output.
+Spark shares out the units of the sources, sorts and retries; what becomes of a batch of rows, and how a file is
+written, is the very code that one machine runs. Executors need this package and the paths of sources and output.
 
-The rows of a unit travel in one table together with what there is to say about them: `_kind` 0 is a row (`_a`, `_b`: unit
-and row of its source), 1 a bad row (`_text`: reason and error text), 2 counts of a unit (`_text`), 3 a hashed text
-(`_a`, `_b`: id and second hash, `_text`: column).
+The rows of a unit travel in one table together with what there is to say about them: `_kind` 0 is a row (`_a`, `_b`:
+unit and row of its source), 1 a bad row (`_text`: reason and error text), 2 counts of a unit (`_text`), 3 a hashed
+text (`_a`, `_b`: id and second hash, `_text`: column).
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import tempfile
 from collections import Counter
@@ -32,10 +33,12 @@ from data.convert.rows import BadRow, convert_batch
 from data.convert.schema import SamplesSchema, arrow_schema
 from data.convert.sources import Unit, units_of
 from data.convert.work import Work, locked
+from data.convert.workers import WorkerError
 from data.errors import DataError
 
 _EXTRA = [("_kind", pa.int8()), ("_a", pa.int64()), ("_b", pa.int64()), ("_text", pa.string())]
 _ROW, _BAD, _COUNTS, _TEXT = range(4)
+_NO_SPARK = "--engine spark: expected the package pyspark, found none; pip install 'ps-cluster[spark]' brings it"
 
 
 def convert_on_spark(
@@ -46,11 +49,11 @@ def convert_on_spark(
     Files hold about `rows_per_file` rows. Raises DataError.
     """
     try:
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
     except ImportError:
-        raise DataError(
-            "--engine spark: expected the package pyspark, found none: pip install 'ps-cluster[spark]'"
-        ) from None
+        raise DataError(_NO_SPARK) from None
     out = os.path.abspath(out)
     sources = find(patterns, base, schema)
     with locked(out):
@@ -70,6 +73,8 @@ def convert_on_spark(
         spark = builder.getOrCreate()
         try:
             manifest = _convert(spark, work, units, schema, settings, identity)
+        except (PySparkException, Py4JError) as error:
+            raise WorkerError(f"Spark failed: {_cause(str(error))}") from error
         finally:
             spark.stop()
         work.finish(manifest)
@@ -98,6 +103,9 @@ def _convert(
                 raise DataError(json.loads(first[0]["_text"])["told"])
         reasons = bad.select(functions.get_json_object("_text", "$.reason").alias("reason")).groupBy("reason").count()
         counts = [json.loads(row["_text"]) for row in everything.where(kind == _COUNTS).select("_text").collect()]
+        damaged = [count["damage"] for count in counts if count["damage"] is not None]
+        if damaged and settings.on_bad == "error":
+            raise DataError(damaged[0])
         hashed = (
             everything.where(kind == _TEXT)
             .select("_text", "_a", "_b")
@@ -128,10 +136,13 @@ def _convert(
         nulls.update(count["nulls"])
         moved.update(count["moved"])
     collisions = {row["_text"]: (row["ids"], row["texts"] - row["ids"]) for row in hashed}
-    damaged = [count["damage"] for count in counts if count["damage"] is not None]
-    if damaged and settings.on_bad == "error":
-        raise DataError(damaged[0])
     return manifest_of(identity, infos, schema, bad_rows, nulls, moved, collisions, damaged)
+
+
+def _cause(text: str) -> str:
+    """The line of an executor's trace that names the error."""
+    errors = [line.strip() for line in text.splitlines() if re.match(r"\S*(Error|Exception)\b.*: ", line.strip())]
+    return (errors or text.strip().splitlines() or ["no words"])[0]
 
 
 def _table_schema(schema: SamplesSchema) -> pa.Schema:

@@ -60,3 +60,14 @@ def test_a_bad_row_ends_it_with_the_same_words(tmp_path, sources):
     assert errors[0] == errors[1]
     assert "0.csv: row 501 (line 502): column label: expected 0 or 1, found 'yes'" in errors[0]
     assert not (tmp_path / "there" / "manifest.json").exists()
+
+
+def test_damage_that_only_an_executor_finds_is_told_in_one_line(tmp_path, sources):
+    path = tmp_path / "1.parquet"
+    data = bytearray(path.read_bytes())
+    data[100:3000] = bytes(2900)  # found only by an executor
+    path.write_bytes(data)
+    with pytest.raises(DataError) as error:
+        convert_on_spark([str(path)], logs.schema(), str(tmp_path / "there"), Settings(), "local[2]")
+    assert str(path) in str(error.value)
+    assert "\n" not in str(error.value)
