@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from data.convert.hashed_ids import EMPTY_ID, HASH_NAME, MISSING_ID
 from data.convert.keys import order_of
+from data.convert.mapped import forget, map_array
 from data.convert.ranks import Ranks, in_order
 from data.convert.runs import Run, RunReader
 from data.convert.schema import HASHED, SamplesSchema, arrow_schema
@@ -56,7 +57,7 @@ class Merge:
         self._folder, self._runs = folder, runs
         self._ranks: Ranks | None = None
         if samples is not None:
-            keys = [np.load(os.path.join(folder, run.keys.name), mmap_mode="r") for run in runs if run.keys]
+            keys = [map_array(os.path.join(folder, run.keys.name)) for run in runs if run.keys]
             self._ranks = Ranks(keys, samples)
         self.row_bytes = float(sum(run.rows * run.row_bytes for run in runs)) / max(1, int(self._lengths.sum()))
 
@@ -75,6 +76,8 @@ class Merge:
             ]
             for index in np.flatnonzero(following == self._lengths):
                 self._close(int(index))
+            if self._ranks is not None:
+                forget(self._ranks.keys)
             cut = following
             table = pa.Table.from_batches(pieces, self._arrow_schema).combine_chunks()
             del pieces
