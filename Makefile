@@ -11,7 +11,7 @@ PYTEST := .venv/bin/python -m pytest
 
 help:
 	@echo "make demo       set up, then train and export a model on real ratings: 2 parameter servers, 2 workers"
-	@echo "make env        set up only: .venv with all packages, the op library and the command ps-cluster"
+	@echo "make env        set up only: .venv with all packages, the op libraries and the command ps-cluster"
 	@echo "make test       set up, lint, run the tests"
 	@echo "make test-slow  set up, run the tests that take minutes"
 	@echo "make test-spark set up with Spark as well (needs Java 17), run the tests of conversions on Spark"
@@ -51,6 +51,6 @@ test-spark: env
 	PYTHONPATH=. build/spark/bin/python -m pytest -m slow tests/data/convert/test_spark.py $(PYTEST_FLAGS)
 
 clean:
-	rm -rf .venv build *.egg-info ops/_ops.so ops/._ops.so.*.part
+	rm -rf .venv build *.egg-info ops/_ops.so ops/_orc.so ops/._*.so.*.part
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -17,6 +17,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
@@ -142,79 +143,120 @@ MOVIELENS = "recbole==1.2.1"
 PACKAGES = ["ps_cluster", "models", "ops", "data"]
 
 ROOT = Path(__file__).resolve().parent
-OPS_SOURCES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("ops/cc/**/*.cc"))
-OPS_HEADERS = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("ops/cc/**/*.h"))
-OPS_LIBRARY = "ops/_ops.so"
+
+
+class OpLibrary(NamedTuple):
+    """A shared library of ops, made of all sources below one folder."""
+
+    path: str
+    folder: str
+    arrow: str | None = None
+    """Folder of the units that include Arrow's headers. They need C++20, TensorFlow's C++17, so no unit has both; the
+    library then links with pyarrow's Arrow."""
+
+    @property
+    def sources(self) -> list[str]:
+        """The units, relative to the checkout."""
+        return self._files("*.cc")
+
+    @property
+    def headers(self) -> list[str]:
+        return self._files("*.h")
+
+    def is_arrow(self, unit: str) -> bool:
+        """Whether `unit`, one of `sources`, includes Arrow's headers."""
+        return self.arrow is not None and unit.startswith(f"{self.arrow}/")
+
+    def _files(self, pattern: str) -> list[str]:
+        return sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / self.folder).rglob(pattern))
+
+
+# A library of its own, so that a parameter server does not load Arrow.
+LIBRARIES = {
+    "ops._ops": OpLibrary("ops/_ops.so", "ops/cc"),
+    "ops._orc": OpLibrary("ops/_orc.so", "ops/orc", arrow="ops/orc/arrow"),
+}
 # NDEBUG as in TensorFlow's own build: inline code of its headers must be the code its library was built from.
 # no-math-errno: a square root that need not set errno is one vector instruction.
 OPS_FLAGS = ["-O3", "-fno-math-errno", "-DNDEBUG", "-fPIC", "-Wall"]
+ARROW_FLAGS = ["--std=c++20"]
 OPS_JOBS = 2  # a unit that includes TensorFlow's headers takes about 1 GB while it compiles
 
 
 class BuildOps(build_ext):
-    """Compiles `ops/cc` into one library that TensorFlow loads; only what changed is compiled again.
+    """Compiles the libraries that TensorFlow loads; only what changed is compiled again.
 
     Objects are kept in `build/ops` under a name that contains the hash of all that went into them.
     """
 
     def build_extension(self, ext: Extension) -> None:
-        _install(_library(list(ext.sources), ROOT / "build" / "ops"), Path(self.build_lib, OPS_LIBRARY))
+        library = LIBRARIES[ext.name]
+        _install(_built(library, ROOT / "build" / "ops" / Path(library.path).stem), Path(self.build_lib, library.path))
 
     def copy_extensions_to_source(self) -> None:
-        _install(Path(self.build_lib, OPS_LIBRARY), ROOT / OPS_LIBRARY)
+        for library in LIBRARIES.values():
+            _install(Path(self.build_lib, library.path), ROOT / library.path)
 
     def get_ext_filename(self, fullname: str) -> str:
-        return OPS_LIBRARY
+        # Without its package when the package itself is being built.
+        return next(library.path for name, library in LIBRARIES.items() if name.endswith(fullname))
 
     def get_export_symbols(self, ext: Extension) -> list[str]:
         return []
 
 
-def _library(sources: list[str], kept: Path) -> Path:
-    """Path of the library of these sources, compiled and linked where it does not exist yet."""
+def _built(library: OpLibrary, kept: Path) -> Path:
+    """Path of the library file, compiled and linked where it does not exist yet."""
+    sources = library.sources
     if not sources:
-        sys.exit("ps-cluster: no source of the op library found: expected ops/cc/**/*.cc")
-    try:
-        tensorflow = importlib.metadata.version("tensorflow")
-    except importlib.metadata.PackageNotFoundError:
-        sys.exit("ps-cluster: the op library is built against TensorFlow, which is not installed: run `make env`")
+        sys.exit(f"ps-cluster: no source of the op library found: expected {library.folder}/**/*.cc")
+    versions = [_installed("tensorflow"), _installed("pyarrow") if library.arrow else ""]
     compiler = shlex.split(os.environ.get("CXX") or "g++")
     if shutil.which(compiler[0]) is None:
         sys.exit(f"ps-cluster: C++ compiler {compiler[0]!r} not found: install g++ or set CXX")
     version = subprocess.run([*compiler, "--version"], check=True, capture_output=True, text=True).stdout
-    headers = [_digest(name, (ROOT / name).read_bytes()) for name in OPS_HEADERS]
-    common = _digest(tensorflow, version, *compiler, *OPS_FLAGS, *headers)
+    headers = [_digest(name, (ROOT / name).read_bytes()) for name in library.headers]
+    common = _digest(*versions, version, *compiler, *OPS_FLAGS, *ARROW_FLAGS, *headers)
     objects = {}
     for name in sources:
         key = _digest(name, (ROOT / name).read_bytes(), common)
         objects[name] = kept / f"{name.replace('/', '-')}.{key[:16]}.o"
-    library = kept / f"_ops.{_digest(*(path.name for path in objects.values()))[:16]}.so"
-    if library.exists():
-        return library
+    stem = Path(library.path).stem
+    target = kept / f"{stem}.{_digest(sys.prefix, *(path.name for path in objects.values()))[:16]}.so"
+    if target.exists():
+        return target
 
     kept.mkdir(parents=True, exist_ok=True)
     compile_flags, link_flags = _tensorflow_flags()
-    compile_command = [*compiler, *compile_flags, *OPS_FLAGS, "-I", str(ROOT)]
+    arrow_compile_flags, arrow_link_flags = _arrow_flags() if library.arrow else ([], [])
 
     def compile_unit(name: str) -> bool:
-        target = objects[name]
-        if target.exists():
+        if objects[name].exists():
             return True
         print(f"compiling {name}", flush=True)
-        return _build([*compile_command, "-c", str(ROOT / name)], target)
+        flags = [*ARROW_FLAGS, *arrow_compile_flags] if library.is_arrow(name) else compile_flags
+        command = [*compiler, *flags, *OPS_FLAGS, "-I", str(ROOT), "-c", str(ROOT / name)]
+        return _build(command, objects[name])
 
     with ThreadPoolExecutor(OPS_JOBS) as pool:
         failed = [name for name, good in zip(sources, pool.map(compile_unit, sources)) if not good]
     if failed:
         sys.exit(f"ps-cluster: {', '.join(failed)} did not compile; the compiler's words are above")
     inputs = [str(objects[name]) for name in sources]
-    if not _build([*compiler, "-shared", *inputs, *link_flags], library):
+    if not _build([*compiler, "-shared", *inputs, *link_flags, *arrow_link_flags], target):
         sys.exit("ps-cluster: the op library did not link; the linker's words are above")
-    wanted = {library, *objects.values()}
+    wanted = {target, *objects.values()}
     for path in kept.iterdir():
         if path not in wanted:
             path.unlink()
-    return library
+    return target
+
+
+def _installed(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        sys.exit(f"ps-cluster: the op library is built against {package}, which is not installed: run `make env`")
 
 
 def _digest(*parts: str | bytes) -> str:
@@ -229,18 +271,35 @@ def _digest(*parts: str | bytes) -> str:
 
 def _tensorflow_flags() -> tuple[list[str], list[str]]:
     """Flags to compile and to link with, from the TensorFlow that this Python imports."""
-    program = (
-        "import json, tensorflow as tf;"
-        "print(json.dumps([tf.sysconfig.get_compile_flags(), tf.sysconfig.get_link_flags()]))"
+    compile_flags, link_flags = _asked(
+        "TensorFlow", "import tensorflow as tf", "[tf.sysconfig.get_compile_flags(), tf.sysconfig.get_link_flags()]"
     )
-    env = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=env)
-    if done.returncode != 0:
-        sys.exit(f"{done.stderr}\nps-cluster: TensorFlow cannot be imported; its words are above")
-    compile_flags, link_flags = json.loads(done.stdout.splitlines()[-1])
     # As system headers, so that warnings are about our own code only.
     compile_flags = [f"-isystem{flag[2:]}" if flag.startswith("-I") else flag for flag in compile_flags]
     return compile_flags, link_flags
+
+
+def _arrow_flags() -> tuple[list[str], list[str]]:
+    """Flags to compile and to link with, from the pyarrow that this Python imports."""
+    include, folders = _asked("pyarrow", "import pyarrow", "[pyarrow.get_include(), pyarrow.get_library_dirs()]")
+    # A wheel has the library under the name of its major version only: libarrow.so.2500.
+    found = sorted(path for folder in folders for path in Path(folder).glob("libarrow.so.*"))
+    if not found:
+        sys.exit(f"ps-cluster: expected libarrow.so.* in {', '.join(folders)}, which pyarrow names, found none")
+    # Installed side by side, the two are found wherever their folder is moved to.
+    paths = ["$ORIGIN/../pyarrow", str(found[0].parent)]
+    return [f"-isystem{include}"], [str(found[0]), *(f"-Wl,-rpath,{path}" for path in paths)]
+
+
+def _asked(name: str, statement: str, expression: str) -> tuple[Any, Any]:
+    """A pair that a Python of its own computes with a package."""
+    program = f"import json; {statement}; print(json.dumps({expression}))"
+    env = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=env)
+    if done.returncode != 0:
+        sys.exit(f"{done.stderr}\nps-cluster: {name} cannot be imported; its words are above")
+    first, second = json.loads(done.stdout.splitlines()[-1])
+    return first, second
 
 
 def _build(command: list[str], target: Path) -> bool:
@@ -275,7 +334,9 @@ if __name__ == "__main__":
         package_data={"ps_cluster": ["examples/*.yaml"]},
         install_requires=REQUIREMENTS,
         extras_require=EXTRAS,
-        ext_modules=[Extension("ops._ops", sources=list(OPS_SOURCES), depends=list(OPS_HEADERS))],
+        ext_modules=[
+            Extension(name, sources=library.sources, depends=library.headers) for name, library in LIBRARIES.items()
+        ],
         cmdclass={"build_ext": BuildOps},
         entry_points={"console_scripts": ["ps-cluster = ps_cluster.__main__:run"]},
         zip_safe=False,

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from data.decoding import Run, Watcher, decoded
 from data.errors import DataError
+from data.gather import Gatherer
 from data.order import epoch_order, epoch_pieces, file_pieces, window_order
 from data.part_reader import PartRows, output_schema
 from data.plan import Plan
@@ -49,20 +50,22 @@ class _Window:
     its memory a second time and let the trainer wait."""
 
     def __init__(self, rows: pa.RecordBatch, counts: np.ndarray, order: np.ndarray | None, used: int):
-        self._rows = rows
+        self._rows = rows if order is None else Gatherer(rows)
+        self._count = rows.num_rows
         self.counts = counts
         self._order = order
         self._used = used
 
     @property
     def left(self) -> int:
-        return self._rows.num_rows - self._used
+        return self._count - self._used
 
     def take(self, rows: int) -> pa.RecordBatch:
         start, self._used = self._used, self._used + rows
-        if self._order is None:
+        if isinstance(self._rows, pa.RecordBatch):
             return self._rows.slice(start, rows)
-        return self._rows.take(pa.array(self._order[start : start + rows]))
+        assert self._order is not None
+        return self._rows.take(self._order[start : start + rows])
 
 
 def batches(shard: Shard, threads: int, watcher: Watcher) -> Generator[Batch, None, None]:

@@ -97,10 +97,15 @@ def read(user_metadata: Mapping[str, bytes], path: str = "file", names: Sequence
 
 def load(file: pa.NativeFile, tail: Tail) -> Checksums | None:
     """The checksums of a file, after comparing its tail with them; None when it has none. Raises `DataError`."""
+    expected = (len(tail.stripes), 1 + len(tail.types[0].subtypes))
     checksums = read(tail.user_metadata, tail.path, tail.types[0].field_names)
     if checksums is None:
+        # Nor may damage of the name and of the value: their sizes together are nobody else's.
+        size = _HEADER.size + expected[0] * expected[1] * _ENTRY.itemsize + _CRC.size
+        for name, value in tail.user_metadata.items():
+            if len(name) == len(KEY) and len(value) == size:
+                raise _wrong(tail.path, f"their name is {name!r}")
         return None
-    expected = (len(tail.stripes), 1 + len(tail.types[0].subtypes))
     if checksums.entries.shape != expected:
         raise _wrong(tail.path, f"they are of {checksums.entries.shape} stripes and parts, the file has {expected}")
     footer_end = tail.start + tail.metadata_bytes + tail.footer_bytes

@@ -65,13 +65,14 @@ def read_footer(path: str) -> Footer:
             tail = read_tail(file, path)
             # pyarrow decodes and so has the last word on types.
             schema = orc.ORCFile(file).schema
+            schema.names  # noqa: B018 - fails for a name that is no text
     except FileNotFoundError:
         raise DataError(f"{path}: expected an ORC file, found no file by that name") from None
     except OSError as error:
         if error.errno is not None and error.strerror:
             raise DataError(f"{path}: expected a readable ORC file, found: {error.strerror}") from error
         raise _damaged(path, error) from error
-    except pa.ArrowException as error:
+    except (pa.ArrowException, UnicodeDecodeError) as error:
         raise _damaged(path, error) from error
     first_rows = itertools.accumulate((stripe.rows for stripe in tail.stripes), initial=0)
     stripes = [Stripe(path, i, first, stripe.rows) for i, (first, stripe) in enumerate(zip(first_rows, tail.stripes))]

@@ -37,8 +37,8 @@ class Settings:
     """
 
     codec: Literal["zstd", "zlib", "snappy", "lz4", "none"] = "zstd"
-    """zstd 21 / 30 / 73, MovieLens 73; zlib 21 / 33 / 85, 74; snappy 32 / 48 / 121, 96; lz4 30 / 48 / 114, 99. Decoding,
-    by user: 1.75, 1.24, 1.76 and 1.39 million rows per CPU-second."""
+    """zstd 21 / 30 / 73, MovieLens 73; zlib 21 / 33 / 85, 74; snappy 32 / 48 / 121, 96; lz4 30 / 48 / 114, 99. Read
+    by user at 1.75, 1.24, 1.76 and 1.39 million rows per CPU-second."""
     stripe_rows: int = 16_384
     """Rows of each stripe but the last. A stripe is what is shared out, shuffled, and decoded at once. 4,096 rows:
     2 / 7 / 9 % larger; 65,536 rows, or all: at most 2 % smaller."""

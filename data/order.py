@@ -46,7 +46,8 @@ def key(seed: int, epoch: int, stream: int) -> int:
 def permutation(n: int, k: int) -> np.ndarray:
     """A random order int64 `[n]` of 0 to n - 1: those numbers sorted by (mix(k + (number + 1) * GOLDEN), number)."""
     numbers = np.arange(1, n + 1, dtype=np.uint64)
-    return np.argsort(mix(_U64(k) + numbers * _U64(GOLDEN)), kind="stable")
+    # No two keys are equal: an odd factor, a sum and `mix` are bijections.
+    return np.argsort(mix(_U64(k) + numbers * _U64(GOLDEN)))
 
 
 def window_order(rows: int, seed: int, epoch: int, window: int) -> np.ndarray:

@@ -22,6 +22,7 @@ from data.checksums import load, verify_stripe
 from data.columns import Column, WrongValue, canonical, wrong_rows
 from data.errors import DataError
 from data.files import open_input
+from data.gather import take
 from data.orc_tail import read_tail
 from data.read_spec import OFFSET, WEIGHT, ReadSpec
 from data.stripes import Part, Stripe
@@ -161,7 +162,7 @@ class PartReader:
             keep = np.flatnonzero(sampled.keep)
             positions = keep if positions is None else positions[keep]
             taken = pa.array(keep)
-            arrays = [array.take(taken) for array in arrays]
+            arrays = [take(array, taken) for array in arrays]
         arrays += [pa.array(sampled.weight), pa.array(sampled.offset)]
         return PartRows(part, pa.RecordBatch.from_arrays(arrays, schema=self._schema), positions, lost, nulls)
 
@@ -271,7 +272,7 @@ def _taken(raw: Mapping[str, pa.Array], positions: np.ndarray | None) -> Mapping
     if positions is None:
         return raw
     taken = pa.array(positions)
-    return {name: array.take(taken) for name, array in raw.items()}
+    return {name: take(array, taken) for name, array in raw.items()}
 
 
 def _numbers(part: Part, positions: np.ndarray | None) -> int | np.ndarray:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+import pyarrow as pa
 
-from data.checksums import load
+from data.checksums import Checksums, load, verify_stripe
 from data.counting import Progress, count_kept
 from data.errors import DataError
 from data.files import open_input
 from data.footers import FileSummary, Footer, read_good_footers
-from data.orc_tail import read_tail
+from data.orc_tail import Tail, read_tail
 from data.pruning import prune
 from data.read_spec import ReadSpec
 from data.stripes import Part, hulls, shard_parts, whole
+from data.where import Where
 
 _READ_AT_ONCE = 8
 
@@ -128,13 +130,25 @@ def _ranges_of_file(footer: Footer, spec: ReadSpec) -> Sequence[Part]:
         return whole(footer.stripes)
     with open_input(footer.path) as file:
         tail = read_tail(file, footer.path)
-        if spec.verify_checksums:
-            load(file, tail)
-    try:
-        parts = prune(footer, tail, spec.where)
-    except DataError:
-        if spec.on_bad == "error":
-            raise
-        return whole(footer.stripes)  # the stripe with the damaged index is found when it is its turn
+        checksums = load(file, tail) if spec.verify_checksums else None
+        try:
+            parts = prune(footer, tail, spec.where)
+            if checksums is not None:
+                _verify_excluded(file, footer, tail, checksums, parts, spec.where)
+        except DataError:
+            if spec.on_bad == "error":
+                raise
+            return whole(footer.stripes)  # the stripe with the damaged index is found when it is its turn
     # Shuffling takes the parts of a stripe at different times, and a stripe is decoded as a whole.
     return hulls(parts) if spec.shuffled else parts
+
+
+def _verify_excluded(
+    file: pa.NativeFile, footer: Footer, tail: Tail, checksums: Checksums, parts: Sequence[Part], where: Where
+) -> None:
+    """Compares the indexes that have excluded whole stripes with their checksums: nobody else will read those. Raises
+    `DataError`."""
+    left = {part.stripe.index for part in parts}
+    for part in prune(footer, replace(tail, row_index_stride=0), where):  # what statistics of stripes alone leave
+        if part.stripe.index not in left:
+            verify_stripe(file, checksums, part.stripe.index, where.columns)

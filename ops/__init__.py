@@ -1,1 +1,1 @@
-"""The op library: C++ kernels and the thin Python functions that call them."""
+"""The op libraries: C++ kernels and the thin Python functions that call them."""

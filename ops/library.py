@@ -1,4 +1,4 @@
-"""Loads the compiled op library into TensorFlow, once per process."""
+"""Loads the compiled op libraries into TensorFlow, once per process."""
 
 from __future__ import annotations
 
@@ -6,18 +6,44 @@ import functools
 import os
 from types import ModuleType
 
-PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_ops.so")
+_FOLDER = os.path.dirname(os.path.abspath(__file__))
+PATH = os.path.join(_FOLDER, "_ops.so")
+ORC_PATH = os.path.join(_FOLDER, "_orc.so")
 
 
 @functools.cache
 def load() -> ModuleType:
-    """Returns the module with the library's raw ops.
+    """Returns the module with the raw ops that hold and move embeddings.
 
     Raises:
       FileNotFoundError: the library has not been built.
     """
+    return _load(PATH)
+
+
+@functools.cache
+def load_orc() -> ModuleType:
+    """Returns the module with the raw ops that read ORC files; loads Arrow.
+
+    Raises:
+      FileNotFoundError: the library has not been built, or for another version of pyarrow.
+    """
+    # The library then finds pyarrow's Arrow loaded, wherever that lies.
+    import pyarrow
     import tensorflow as tf
 
-    if not os.path.exists(PATH):
-        raise FileNotFoundError(f"{PATH}: op library not built; build it with `make env` or `pip install -e .`")
-    return tf.load_op_library(PATH)
+    try:
+        return _load(ORC_PATH)
+    except tf.errors.NotFoundError as error:
+        raise FileNotFoundError(
+            f"{ORC_PATH}: op library does not load beside pyarrow {pyarrow.__version__} ({error.message}); "
+            "build it again with `make env` or `pip install -e .`"
+        ) from error
+
+
+def _load(path: str) -> ModuleType:
+    import tensorflow as tf
+
+    if not os.path.exists(path):
+        raise FileNotFoundError(f"{path}: op library not built; build it with `make env` or `pip install -e .`")
+    return tf.load_op_library(path)

@@ -12,10 +12,23 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Protocol
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+class OpLibrary(Protocol):
+    """`setup.OpLibrary`, which cannot be imported."""
+
+    path: str
+    folder: str
+    arrow: str | None
+    sources: list[str]
+    headers: list[str]
+
+    def is_arrow(self, unit: str) -> bool: ...
 
 
 @pytest.fixture(scope="module")
@@ -41,29 +54,63 @@ def bazel_rule(name: str) -> dict[str, ast.expr]:
 def bazel_sources(srcs: ast.expr) -> list[str]:
     """Files of `srcs`, a list or `glob([...])`, relative to the checkout."""
     if isinstance(srcs, ast.Call):
-        assert isinstance(srcs.func, ast.Name) and srcs.func.id == "glob" and not srcs.keywords
-        patterns = ast.literal_eval(srcs.args[0])
-        return sorted({path.relative_to(ROOT).as_posix() for part in patterns for path in ROOT.glob(part)})
+        assert isinstance(srcs.func, ast.Name) and srcs.func.id == "glob"
+        found = {path for pattern in ast.literal_eval(srcs.args[0]) for path in ROOT.glob(pattern)}
+        for keyword in srcs.keywords:
+            assert keyword.arg == "exclude"
+            found -= {path for pattern in ast.literal_eval(keyword.value) for path in ROOT.glob(pattern)}
+        return sorted(path.relative_to(ROOT).as_posix() for path in found)
     return sorted(ast.literal_eval(srcs))
 
 
-def test_setup_py_and_bazel_compile_the_same_files(setup_py: ModuleType) -> None:
-    assert setup_py.OPS_SOURCES
-    sources = bazel_sources(bazel_rule(setup_py.OPS_LIBRARY)["srcs"])
-    assert sources == sorted([*setup_py.OPS_SOURCES, *setup_py.OPS_HEADERS])
+@pytest.fixture(scope="module", params=["ops._ops", "ops._orc"])
+def library(setup_py: ModuleType, request: pytest.FixtureRequest) -> OpLibrary:
+    """One of the libraries as setup.py describes it."""
+    return setup_py.LIBRARIES[request.param]
 
 
-def test_every_file_below_ops_cc_is_compiled_or_included(setup_py: ModuleType) -> None:
+def bazel_units(library: OpLibrary) -> dict[str, list[str]]:
+    """The files of the rules that make up a library, by the name of the rule."""
+    rules = [library.path, *(["orc_arrow", "orc_interface"] if library.arrow else [])]
+    found: dict[str, list[str]] = {}
+    for name in rules:
+        arguments = bazel_rule(name)
+        found[name] = [f for key in ("srcs", "hdrs") if key in arguments for f in bazel_sources(arguments[key])]
+    return found
+
+
+def test_setup_py_and_bazel_compile_the_same_files(library: OpLibrary) -> None:
+    assert library.sources
+    files = [file for rule in bazel_units(library).values() for file in rule]
+    assert sorted(files) == sorted([*library.sources, *library.headers])
+
+
+def test_every_file_of_a_library_is_compiled_or_included(library: OpLibrary) -> None:
     # A package of its own below would also end Bazel's glob.
-    found = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("ops/cc/**/*") if path.is_file())
-    assert found == sorted([*setup_py.OPS_SOURCES, *setup_py.OPS_HEADERS])
+    found = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / library.folder).rglob("*") if path.is_file())
+    assert found == sorted([*library.sources, *library.headers])
 
 
-def test_setup_py_and_bazel_optimise_alike(setup_py: ModuleType) -> None:
-    copts = bazel_rule(setup_py.OPS_LIBRARY)["copts"]
-    assert isinstance(copts, ast.BinOp)  # TensorFlow's own flags + ours
-    # Position-independent code and warnings are Bazel's own defaults.
-    assert set(ast.literal_eval(copts.right)) == set(setup_py.OPS_FLAGS) - {"-fPIC", "-Wall"}
+def test_units_of_arrow_have_no_header_of_tensorflow_and_the_others_none_of_arrow(library: OpLibrary) -> None:
+    for file in [*library.sources, *library.headers]:
+        included = re.findall(r'#include "(arrow|tensorflow|ops/orc/arrow)/', (ROOT / file).read_text(encoding="utf-8"))
+        allowed = {"arrow", "ops/orc/arrow"} if library.is_arrow(file) else {"tensorflow"}
+        assert set(included) <= allowed, file
+
+
+def test_setup_py_and_bazel_optimise_alike(setup_py: ModuleType, library: OpLibrary) -> None:
+    for name in bazel_units(library):
+        rule = bazel_rule(name)
+        if name == "orc_interface":  # headers only
+            assert "copts" not in rule
+            continue
+        copts = rule["copts"]
+        assert isinstance(copts, ast.BinOp)
+        first, ours = copts.left, copts.right
+        assert isinstance(first, ast.Name)
+        assert first.id == ("ARROW_FLAGS" if name == "orc_arrow" else "COMPILE_FLAGS")
+        # Position-independent code and warnings are Bazel's own defaults.
+        assert set(ast.literal_eval(ours)) == set(setup_py.OPS_FLAGS) - {"-fPIC", "-Wall"}
 
 
 def test_every_package_is_pinned_to_one_version(setup_py: ModuleType) -> None:
@@ -171,25 +218,34 @@ def test_wheel_is_kept_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.M
     assert wheel is not None and wheel.read_bytes() == b"whole"
 
 
-def test_op_library_is_in_place_and_loads(setup_py: ModuleType) -> None:
-    assert ops_of(ROOT / setup_py.OPS_LIBRARY)
+def test_op_library_is_in_place_and_loads(library: OpLibrary) -> None:
+    assert ops_of(ROOT / library.path)
+
+
+def test_only_the_library_of_the_readers_needs_arrow(setup_py: ModuleType) -> None:
+    for library in setup_py.LIBRARIES.values():
+        needed = subprocess.run(["readelf", "-d", ROOT / library.path], check=True, capture_output=True, text=True)
+        # Its exact name changes with each major version of pyarrow, whose layout in memory the library is built for.
+        assert bool(re.search(r"NEEDED.*\[libarrow\.so\.\d+\]", needed.stdout)) == (library.arrow is not None)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("bazel") is None, reason="Bazel is not installed")
 @pytest.mark.skipif(" " in str(ROOT), reason="Bazel refuses to run below a path with a space")
 def test_bazel_builds_the_same_ops(tmp_path: Path, setup_py: ModuleType) -> None:
-    target = f"//:{setup_py.OPS_LIBRARY}"
+    libraries = [library.path for library in setup_py.LIBRARIES.values()]
     options = ["--symlink_prefix=/", f"--repo_env=PS_CLUSTER_PYTHON={sys.executable}"]
     # Batch mode leaves no server behind.
     bazel = ["bazel", "--batch", f"--output_user_root={tmp_path / 'bazel'}"]
     env = {**os.environ, "PS_CLUSTER_PYTHON": sys.executable}
     try:
-        subprocess.run([*bazel, "build", *options, target], cwd=ROOT, env=env, check=True)
+        subprocess.run(
+            [*bazel, "build", *options, *(f"//:{path}" for path in libraries)], cwd=ROOT, env=env, check=True
+        )
         info = [*bazel, "info", *options, "bazel-bin"]
         found = subprocess.run(info, cwd=ROOT, env=env, check=True, capture_output=True, text=True)
-        built = Path(found.stdout.strip(), setup_py.OPS_LIBRARY)
-        assert ops_of(built) == ops_of(ROOT / setup_py.OPS_LIBRARY)
+        for path in libraries:
+            assert ops_of(Path(found.stdout.strip(), path)) == ops_of(ROOT / path)
     finally:
         # Bazel write-protects what it has built.
         subprocess.run(["chmod", "-R", "u+w", str(tmp_path)], check=True)

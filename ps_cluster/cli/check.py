@@ -7,22 +7,31 @@ import argparse
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds `check` to the command line."""
-    parser = subparsers.add_parser("check", help="check a job file, without reading samples or starting anything")
+    parser = subparsers.add_parser("check", help="check a job file and the footers of its samples; starts nothing")
     parser.add_argument("job", metavar="job.yaml", help="job file")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Prints one line on a right job file; a wrong one raises UserError with all its problems."""
+    from ps_cluster.errors import UserError
     from ps_cluster.job.load import load_job
     from ps_cluster.job.resolve import tables_of
+    from ps_cluster.job.samples import look_at_samples
 
-    job = load_job(args.job).job
+    job_file = load_job(args.job)
+    looked = look_at_samples(job_file)
+    job = job_file.job
+    if looked.problems and job.data.on_bad == "error":
+        raise UserError("\n".join(looked.problems))
     processes = f"{job.cluster.ps} PS, {_count(job.cluster.workers, 'worker')}"
     print(
         f"{args.job}: right: job {job.name}, model {job.model.name}, {_count(len(job.features), 'feature')}, "
         f"{_count(len(tables_of(job)), 'table')}, {processes}"
+        + (f", {looked.rows:,} rows in {_count(looked.files, 'file')}" if looked.files else "")
     )
+    for problem in looked.problems:  # such files are left out
+        print(problem)
     return 0
 
 

@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 COMMAND = VENV / "bin" / "ps-cluster"
-LIBRARY = ROOT / "ops" / "_ops.so"
+LIBRARIES = [ROOT / "ops" / name for name in ("_ops.so", "_orc.so")]
 BUILD = ROOT / "build"
 CONSTRAINTS = BUILD / "constraints.txt"
 LOG = Path("build", "setup.log")
@@ -142,13 +142,13 @@ def _movielens(steps: Steps, pins: Pins) -> None:
 
 
 def _library(record: Record, steps: Steps) -> None:
-    """The op library; setup.py itself knows which of its units have changed."""
-    sources = sorted([*ROOT.glob("ops/cc/**/*.cc"), *ROOT.glob("ops/cc/**/*.h")])
+    """The op libraries; setup.py itself knows which of their units have changed."""
+    sources = sorted([*ROOT.glob("ops/**/*.cc"), *ROOT.glob("ops/**/*.h")])
     named = [part for path in sources for part in (path.relative_to(ROOT).as_posix(), path.read_bytes())]
     key = digest((ROOT / "setup.py").read_bytes(), os.environ.get("CXX", ""), *named)
-    if record.get("library") == key and LIBRARY.exists():
+    if record.get("library") == key and all(library.exists() for library in LIBRARIES):
         return steps.skip()
-    steps.begin("op library", "compiles what changed")
+    steps.begin("op libraries", "compiles what changed")
     steps.run([str(PYTHON), "setup.py", "--quiet", "build_ext", "--inplace"], cwd=ROOT)
     record.finished("library", key)
     return None

@@ -10,15 +10,14 @@ from data.footers import FileSummary
 from data.orc import ReadSpec
 from data.paths import expand
 from data.plan import Checked, check
-from data.sampling import Sampling
 from data.threads import threads_for
-from data.where import parse
 from models.build import build_model
 from ps_cluster.embedding.groups import TableGroup, plan_groups
 from ps_cluster.embedding.ps_store import Placement, PsEmbeddingStore
 from ps_cluster.errors import UserError
 from ps_cluster.job.membership import Membership
-from ps_cluster.job.resolve import JobFile, columns_of, inputs_of, tables_of, training_columns_of
+from ps_cluster.job.resolve import JobFile, inputs_of, tables_of
+from ps_cluster.job.samples import read_spec
 from ps_cluster.job.sampling import Presampled, Resolved, sampling_of
 from ps_cluster.job.schema import DenseFeature, Job
 from ps_cluster.train.connect import Devices
@@ -58,35 +57,6 @@ def samples_of(job_file: JobFile, side: str) -> Samples:
     if sampling is not None and sampling.sampling is not None:  # it may need more columns
         checked = check(read_spec(job_file.job, paths, training=True, sampling=sampling.sampling))
     return Samples(paths, checked, sampling)
-
-
-def read_spec(
-    job: Job, paths: tuple[str, ...], *, training: bool = False, sampling: Sampling | None = None
-) -> ReadSpec:
-    """All rows of `paths`: shuffled, sampled and repeated for training, else once in the files' order."""
-    data = job.data
-    spec = ReadSpec(
-        paths=paths,
-        columns=tuple(training_columns_of(job) if training else columns_of(job)),
-        batch_rows=job.training.batch_size,
-        seed=job.training.seed,
-        where=parse(data.where) if data.where is not None else None,
-        on_bad=data.on_bad,
-        reader=data.reader,
-        decode_threads=0 if data.decode_threads == "auto" else data.decode_threads,
-        prefetch_batches=0 if data.prefetch_batches == "auto" else data.prefetch_batches,
-        verify_checksums=data.verify_checksums,
-    )
-    if not training:
-        return spec
-    return replace(
-        spec,
-        epochs=job.training.epochs,
-        shuffle_rows=data.shuffle_rows,
-        interleave_stripes=data.interleave_stripes,
-        drop_remainder=data.drop_remainder,
-        sampling=sampling,
-    )
 
 
 class Session:

@@ -1,0 +1,114 @@
+"""The samples that a job names: how they are read, and whether their files are what the job says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from data.errors import DataError
+from data.files import is_address
+from data.footers import Footer, column_problems, read_each
+from data.paths import expand
+from data.read_spec import ReadSpec
+from data.sampling import Sampling
+from data.where import Where, parse, type_problems
+from ps_cluster.job.problems import Path, Problem, path_text
+from ps_cluster.job.resolve import JobFile, column_of, columns_of, label_column, training_columns_of
+from ps_cluster.job.schema import Job
+from ps_cluster.job.yaml_text import parse as parse_yaml
+
+_SHOWN = 20
+
+
+def read_spec(
+    job: Job, paths: tuple[str, ...], *, training: bool = False, sampling: Sampling | None = None
+) -> ReadSpec:
+    """All rows of `paths`: shuffled, sampled and repeated for training, else once in the files' order."""
+    data = job.data
+    spec = ReadSpec(
+        paths=paths,
+        columns=tuple(training_columns_of(job) if training else columns_of(job)),
+        batch_rows=job.training.batch_size,
+        seed=job.training.seed,
+        where=where_of(job),
+        on_bad=data.on_bad,
+        reader=data.reader,
+        decode_threads=0 if data.decode_threads == "auto" else data.decode_threads,
+        prefetch_batches=0 if data.prefetch_batches == "auto" else data.prefetch_batches,
+        verify_checksums=data.verify_checksums,
+    )
+    if not training:
+        return spec
+    return replace(
+        spec,
+        epochs=job.training.epochs,
+        shuffle_rows=data.shuffle_rows,
+        interleave_stripes=data.interleave_stripes,
+        drop_remainder=data.drop_remainder,
+        sampling=sampling,
+    )
+
+
+def where_of(job: Job) -> Where | None:
+    """The condition that rows have to meet."""
+    return parse(job.data.where) if job.data.where is not None else None
+
+
+@dataclass
+class Looked:
+    """What a look at the files' footers has found."""
+
+    files: int = 0
+    rows: int = 0
+    problems: list[str] = field(default_factory=list)
+    """A line each, in the order of the job file's lines."""
+
+
+def look_at_samples(job_file: JobFile) -> Looked:
+    """Compares the job's columns and condition with the footers of the files that are there, on this machine's disks.
+
+    Files that are not there are no problem: a job may be checked far from its samples.
+    """
+    document = parse_yaml(job_file.text)
+    looked = Looked()
+    told: dict[tuple[Path, str], tuple[str, int]] = {}
+    for side in ("train", "test"):
+        for number, pattern in enumerate(getattr(job_file.job.data, side)):
+            if is_address(pattern):
+                continue
+            try:
+                paths = expand([pattern], job_file.folder)
+            except DataError:
+                continue
+            for path, footer in zip(paths, read_each(paths)):
+                looked.files += 1
+                if isinstance(footer, DataError):
+                    told[("data", side, number), path] = str(footer), 1
+                    continue
+                looked.rows += sum(stripe.rows for stripe in footer.stripes)
+                for place, problem in _problems(job_file.job, footer):
+                    kind = place, problem.removeprefix(path)  # once for all files
+                    first, files = told.get(kind, (problem, 0))
+                    told[kind] = first, files + 1
+    lines = []
+    for (place, _), (problem, files) in told.items():
+        line = document.line(Problem(place, "", ""))
+        more = f" (and in {files - 1} more {'file' if files == 2 else 'files'})" if files > 1 else ""
+        lines.append((line, f"{job_file.path}:{line}: {path_text(place)}: {problem}{more}"))
+    lines.sort(key=lambda one: one[0])
+    looked.problems = [text for _, text in lines[:_SHOWN]]
+    if len(lines) > _SHOWN:
+        looked.problems.append(f"{job_file.path}: and {len(lines) - _SHOWN} more problems")
+    return looked
+
+
+def _problems(job: Job, footer: Footer) -> Iterator[tuple[Path, str]]:
+    """Places in the job, and how the file differs from what is said there."""
+    for problem in column_problems(footer, [label_column(job.data.label)]):
+        yield ("data", "label"), problem
+    where = where_of(job)
+    for problem in type_problems(where, footer.schema, footer.path) if where else []:
+        yield ("data", "where"), problem
+    for index, feature in enumerate(job.features):
+        for problem in column_problems(footer, [column_of(feature)]):
+            yield ("features", index, "column" if feature.column else "name"), problem

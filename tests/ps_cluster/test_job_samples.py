@@ -1,0 +1,90 @@
+"""`ps-cluster check` looks at the footers of the samples that are there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ps_cluster import cli  # noqa: F401  (the package's commands)
+from ps_cluster.cli.main import main
+from ps_cluster.errors import UserError
+from ps_cluster.job.load import load_job
+from ps_cluster.job.samples import look_at_samples
+from tests.data import orc_files
+from tests.ps_cluster.job_texts import LOCAL, write
+
+SCHEMA = (
+    "struct<label:int,user_id:bigint,item:bigint,history:array<bigint>,genres:array<int>,user_share:double,day:int>"
+)
+ROW = (1, 5, 6, [7], [8], 0.5, 3)
+
+
+def job_with(folder: Path, *changes: tuple[str, str]) -> str:
+    text = LOCAL
+    for old, new in changes:
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    return str(write(folder, text))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "more").mkdir()
+    orc_files.write(tmp_path / "train.orc", SCHEMA, [[ROW] * 3])
+    orc_files.write(tmp_path / "more" / "a.orc", SCHEMA, [[ROW] * 2])
+    orc_files.write(tmp_path / "test.orc", SCHEMA, [[ROW]])
+    return tmp_path
+
+
+WHERE = ("  shuffle_rows: 1000", "  where: day >= 2 and label < 2")
+
+
+def test_rows_of_right_samples_are_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", job_with(folder, WHERE)]) == 0
+    assert capsys.readouterr().out.endswith("1 PS, 2 workers, 6 rows in 3 files\n")
+
+
+def test_files_that_are_elsewhere_are_no_problem(tmp_path: Path) -> None:
+    looked = look_at_samples(load_job(job_with(tmp_path, ("- train.orc", "- s3://bucket/train/"))))
+    assert (looked.files, looked.rows, looked.problems) == (0, 0, [])
+
+
+def test_what_the_files_lack_is_told_with_the_jobs_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = job_with(
+        folder,
+        ("  shuffle_rows: 1000", "  where: dya >= 2 and history < 2"),
+        ("    column: item\n", "    column: items\n"),
+        ("label: label", "label: clicked"),
+    )
+    (folder / "test.orc").write_bytes(b"no ORC")
+    assert main(["check", job]) == 2
+    train = f"{folder}/train.orc"
+    has = "the file has: label, user_id, item, history, genres, user_share, day"
+    compared = "expected an integer, boolean, float or double, as where compares it"
+    more = " (and in 1 more file)"
+    assert capsys.readouterr().err.splitlines() == [
+        f"{job}:7: data.test[0]: {folder}/test.orc: expected an ORC file, found one that starts with b'no '",
+        f"{job}:8: data.label: {train}: column clicked: expected a number (float, double, integer or boolean), "
+        f"found no such column; {has}{more}",
+        f"{job}:9: data.where: {train}: column dya: {compared}, found no such column; did you mean day?{more}",
+        f"{job}:9: data.where: {train}: column history: {compared}, found list<item: int64>{more}",
+        f"{job}:17: features[1].column: {train}: column items: expected an integer or boolean, found no such column; "
+        f"did you mean item?{more}",
+    ]
+
+
+def test_bad_files_that_are_left_out_are_told_and_the_job_is_right(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "test.orc").write_bytes(b"")
+    job = job_with(folder, ("  shuffle_rows: 1000", "  on_bad: skip"))
+    assert main(["check", job]) == 0
+    right, lost = capsys.readouterr().out.splitlines()
+    assert right.startswith(f"{job}: right: job ")
+    assert lost.startswith(f"{job}:7: data.test[0]: {folder}/test.orc: expected an ORC file, found an empty file")
+
+
+def test_a_condition_that_does_not_parse_stops_before_the_samples(folder: Path) -> None:
+    with pytest.raises(UserError, match=r":9: data\.where: expected ==, found =, at character 5 of 'day = 3'"):
+        load_job(job_with(folder, ("  shuffle_rows: 1000", "  where: day = 3")))
