@@ -140,7 +140,7 @@ def test_wrong_arguments_are_told_in_one_line(tmp_path, monkeypatch, capsys, arg
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("gzip", [False, True])
+@pytest.mark.parametrize("gzip", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_tfrecord_there_and_back_keeps_every_value(tmp_path, gzip):
     rows = logs.make_rows(700)
     logs.write(str(tmp_path / "log.csv"), rows)
