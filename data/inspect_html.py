@@ -13,6 +13,7 @@ from data.inspect_text import column_table, count, file_rows, metadata_rows, not
 _BAR_HEIGHT, _LABEL_WIDTH, _BAR_WIDTH, _VALUE_WIDTH = 22, 190, 780, 90
 _DAYS_HEIGHT, _DAYS_WIDTH, _AXIS = 180, 1060, 22
 _MOST_DAYS_DRAWN = 400
+_WIDEST_DAY = 60
 
 _STYLE = """
 :root { color-scheme: light dark; --text: #1c2733; --soft: #5b6b7b; --page: #f5f7f9; --card: #fff; --line: #dfe5ea;
@@ -28,8 +29,9 @@ h2 { font-size: 16px; margin: 0 0 12px; }
 p.note { color: var(--soft); margin: 8px 0 0; font-size: 13px; }
 section { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 20px 24px;
   margin-top: 18px; overflow-x: auto; }
-.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(130px, 1fr)); gap: 12px; margin-top: 18px; }
-.card { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 14px 18px; }
+.cards { display: flex; flex-wrap: wrap; gap: 12px; margin-top: 18px; }
+.card { flex: 1 1 120px; white-space: nowrap; padding: 14px 18px;
+  background: var(--card); border: 1px solid var(--line); border-radius: 10px; }
 .card b { display: block; font-size: 22px; font-weight: 600; font-variant-numeric: tabular-nums; }
 .card span { color: var(--soft); font-size: 13px; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: 4px 20px; margin: 0; }
@@ -39,7 +41,7 @@ th, td { padding: 5px 10px; border-bottom: 1px solid var(--line); text-align: ri
 th { color: var(--soft); font-weight: 500; }
 th.t, td.t { text-align: left; }
 tr:last-child td { border-bottom: 0; }
-svg { display: block; max-width: 100%; height: auto; }
+svg { display: block; max-width: 100%; min-width: 720px; height: auto; }
 svg text { font: 13px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; fill: var(--text); }
 svg text.soft { fill: var(--soft); font-size: 12px; }
 .bar { fill: var(--bar); } .second { fill: var(--second); } .track { fill: var(--track); } .warn { color: var(--warn); }
@@ -78,7 +80,7 @@ def html(report: Report, title: str) -> str:
 
 def _cards(report: Report) -> list[tuple[str, str]]:
     cards = [
-        (f"{report.rows:,}", "rows"),
+        (f"{report.rows:,}", "row" if report.rows == 1 else "rows"),
         (size(report.file_bytes), "on disk"),
         (f"{report.file_bytes / report.rows:,.1f}" if report.rows else "–", "bytes per row"),
     ]
@@ -164,7 +166,8 @@ def _days(rows_per_day: dict[int, int]) -> str:
         bars[(day - first) // days_per_bar] = bars.get((day - first) // days_per_bar, 0) + rows
     number_of_bars = (last - first) // days_per_bar + 1
     most = max(bars.values())
-    step = _DAYS_WIDTH / number_of_bars
+    step = min(_DAYS_WIDTH / number_of_bars, _WIDEST_DAY)
+    end = step * number_of_bars
     gap = 2 if step > 6 else 0.5
     lines = []
     for place, rows in sorted(bars.items()):
@@ -176,10 +179,12 @@ def _days(rows_per_day: dict[int, int]) -> str:
             f'height="{height:.2f}"><title>{start}{until}: {rows:,} rows</title></rect>'
         )
     base = _DAYS_HEIGHT + 16
-    lines.append(f'<line x1="0" y1="{base}" x2="{_DAYS_WIDTH}" y2="{base}" stroke="var(--line)"/>')
+    lines.append(f'<line x1="0" y1="{base}" x2="{end:.2f}" y2="{base}" stroke="var(--line)"/>')
     lines.append(f'<text class="soft" x="0" y="{base + 16}">{_day(first)}</text>')
-    lines.append(f'<text class="soft" x="{_DAYS_WIDTH}" y="{base + 16}" text-anchor="end">{_day(last)}</text>')
-    each = "a day" if days_per_bar == 1 else f"{days_per_bar} days"
+    if last > first:  # with room for both beside each other
+        right = max(end, _LABEL_WIDTH)
+        lines.append(f'<text class="soft" x="{right:.2f}" y="{base + 16}" text-anchor="end">{_day(last)}</text>')
+    each = "a day" if days_per_bar == 1 else f"in {days_per_bar} days"
     lines.append(f'<text class="soft" x="0" y="11">at most {count(most, "row")} {each}</text>')
     height = base + _AXIS
     return (

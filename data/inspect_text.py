@@ -27,8 +27,9 @@ def summary(report: Report) -> list[tuple[str, str]]:
     stripes = report.stripe_rows
     if stripes:
         least, most = min(stripes), max(stripes)
+        equal = f"{count(most, 'row')}{' each' if len(stripes) > 1 else ''}"
         spread = f"{least:,} to {most:,} rows, median {np.median(stripes):,.0f}"
-        lines.append(("stripes", f"{count(most, 'row')} each" if least == most else spread))
+        lines.append(("stripes", equal if least == most else spread))
     lines.append(("encoding", _each(files, _encoding)))
     with_checksums = sum(file.checksums for file in files)
     some = f"in {with_checksums:,} of {len(files):,} files" if with_checksums else "none"

@@ -63,23 +63,29 @@ def _telling(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Nam
         except BrokenPipeError:
             raise
         except OSError as error:
+            _flush()  # is it that?
             raise RunError(f"{_place(error, args)}: {error.strerror or error}") from error
-        try:
-            sys.stdout.flush()
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            # What could not be written is dropped, or it would be tried again at the end.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise RunError(f"standard output: {error.strerror or error}") from error
+        _flush()
         return code
 
     return told
 
 
+def _flush() -> None:
+    """Writes what is left to be printed. Raises `RunError` when it cannot be."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        # What could not be written is dropped, or Python would try again at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise RunError(f"standard output: {error.strerror or error}") from error
+
+
 def _place(error: OSError, args: argparse.Namespace) -> str:
     """What an error is about; a write to an open file, as on a full disk, does not tell its name."""
-    name = error.filename or getattr(args, "out", None) or getattr(args, "html", None) or "files"
+    name = error.filename or getattr(args, "out", None) or getattr(args, "html", None) or "standard output"
     return os.fsdecode(name) if isinstance(name, bytes) else str(name)
 
 

@@ -12,7 +12,8 @@ from ps_cluster.errors import UserError
 _ABOUT = (
     "Draws the rows that `data.sampling` of a job file keeps of its training data, exactly those that training would "
     "draw; `data.where` and `data.on_bad` hold as in training. --dry-run only counts them; else they are written as "
-    "ORC files with the columns sample_weight and sample_offset. The log-odds of a row before sampling are those among the sampled rows plus sample_offset."
+    "ORC files with the columns sample_weight and sample_offset. The log-odds of a row before sampling are those among "
+    "the sampled rows plus sample_offset."
 )
 
 
