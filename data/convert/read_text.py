@@ -19,7 +19,6 @@ from data.convert.schema import SamplesSchema, Source
 from data.convert.sources import SourceFile, Unit, damaged
 from data.errors import DataError
 
-
 # The parser holds several blocks at once, also ahead; no line may be longer than one.
 BLOCK_BYTES = 1 << 20
 
