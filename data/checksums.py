@@ -7,6 +7,7 @@ user metadata, the last one, behind all that they cover. Files of other writers 
 
 from __future__ import annotations
 
+import os
 import struct
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -65,13 +66,13 @@ def add_metadata(path: str, metadata: Mapping[str, str | bytes], fresh: bool = F
     values = {name: value.encode() if isinstance(value, str) else value for name, value in metadata.items()}
     if KEY in values:
         raise ValueError(f"metadata: expected other names than {KEY}, which is the checksums' own")
-    with pa.memory_map(path) as file:
+    with pa.memory_map(os.fsencode(path)) as file:
         tail = read_tail(file, path)
         earlier = load(file, tail)
         entries = _entries(file, tail) if earlier is None or fresh else earlier.entries
     at = earlier.tail_start + earlier.tail_bytes if earlier is not None else None
     end = append_metadata(path, tail, values, at)
-    with pa.memory_map(path) as file:
+    with pa.memory_map(os.fsencode(path)) as file:
         tail = read_tail(file, path)
         covered = _crc(file, path, tail.start, end - tail.start)
     value = _encode(len(tail.types[0].subtypes), tail.start, end - tail.start, covered, entries)

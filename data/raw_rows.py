@@ -97,7 +97,11 @@ def _decoded(file: orc.ORCFile, path: str, index: int, names: Sequence[str] | No
 def open_orc(path: str) -> orc.ORCFile:
     """The file as pyarrow reads it. Raises `DataError` when there is none to read."""
     try:
-        return orc.ORCFile(open_input(path))
+        file = open_input(path)
+        read_tail(file, path)  # tells better than pyarrow what is wrong
+        found = orc.ORCFile(file)
+        found.schema  # noqa: B018 - raises for types that pyarrow does not know
+        return found
     except FileNotFoundError:
         raise DataError(f"{path}: expected an ORC file, found no file by that name") from None
     except OSError as error:
