@@ -1,7 +1,8 @@
 """The lengths of lists in files without checksums, looked at before a decoder in the trainer's own process is.
 
 Arrow's ORC decoder believes the lengths: a negative one, which only damage makes, lets it read memory that is not its
-own. They are run-length encoded integers in a stream of their own (ORC specification v1, "Integer Run Length Encoding").
+own. They are run-length encoded integers in a stream of their own (ORC specification v1, "Integer Run Length
+Encoding").
 """
 
 from __future__ import annotations

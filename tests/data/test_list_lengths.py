@@ -59,10 +59,8 @@ def decoded(path: str, encoding: int) -> list[int]:
 
 
 @settings(max_examples=150, deadline=None)
-@given(
-    shape=LENGTHS, strategy=st.sampled_from(["speed", "compression"]), file_version=st.sampled_from(["0.11", "0.12"])
-)
-def test_lengths_are_those_that_were_written(tmp_path_factory, shape, strategy, file_version):
+@given(shape=LENGTHS, strategy=st.sampled_from(["speed", "compression"]), version=st.sampled_from(["0.11", "0.12"]))
+def test_lengths_are_those_that_were_written(tmp_path_factory, shape, strategy, version):
     lengths = lengths_of(shape)
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     values = pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.zeros(offsets[-1], np.int64)))
