@@ -51,22 +51,34 @@ def check(parts: Sequence[Part], columns: Sequence[Column], verify: bool) -> Non
 
 
 def _check(file: pa.NativeFile, tail: Tail, stripe: int, name: str) -> None:
+    """Other damage than wrong lengths is left to the decoder, which tells it without harm."""
     column = column_id(tail, name)
-    where = f"{tail.path}: stripe {stripe}: column {name}"
+    total = 0
     try:
         for stream in read_stripe_footer(file, tail, stripe).streams:
             if (stream.kind, stream.column) == ("LENGTH", column):
                 content = file.read_at(stream.bytes, stream.offset)
                 content = orc_blocks.decompress(content, tail.codec, tail.block_bytes, _LARGEST_STREAM_BYTES)
-                total = 0
                 for run in runs(content, _encoding(file, tail, stripe, column)):
                     if run.size and int(run.min()) < 0:
-                        raise LengthsError(f"a list of {run.min()} values")
+                        raise _wrong(tail, stripe, name, f"a list of {run.min()} values")
                     total += int(run.sum(dtype=np.float64))
                     if total > MOST_VALUES:
-                        raise LengthsError(f"lists of {total} values together")
-    except (orc_blocks.BlockError, LengthsError) as error:
-        raise DataError(f"{where}: expected the lengths of its lists, found damage ({error})") from error
+                        raise _wrong(tail, stripe, name, f"lists of {total} values together")
+    except _WrongLengths:
+        raise
+    except (orc_blocks.BlockError, LengthsError, DataError):
+        return
+
+
+class _WrongLengths(DataError):
+    pass
+
+
+def _wrong(tail: Tail, stripe: int, name: str, found: str) -> DataError:
+    return _WrongLengths(
+        f"{tail.path}: stripe {stripe}: column {name}: expected the lengths of its lists, found damage ({found})"
+    )
 
 
 def _encoding(file: pa.NativeFile, tail: Tail, stripe: int, column: int) -> int:
