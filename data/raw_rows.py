@@ -24,6 +24,8 @@ class RawRows:
     """The rows of one stripe: columns by name, `[rows]` each."""
 
     path: str
+    file_key: int
+    """As of `data.orc_tail.Tail`."""
     first_row: int
     """Number in the file of the first row."""
     batch: pa.RecordBatch
@@ -74,7 +76,7 @@ def raw_rows(
                     if not skip_bad:
                         raise
                 if batch is not None:
-                    yield RawRows(path, first_row, batch)
+                    yield RawRows(path, tail.file_key, first_row, batch)
                 first_row += stripe.rows
                 done += stripe.rows
                 if progress:

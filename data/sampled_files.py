@@ -17,7 +17,7 @@ from data.files import open_input
 from data.orc_tail import read_tail
 from data.orc_writer import OrcWriter
 from data.raw_rows import Progress, RawRows, open_orc, raw_rows
-from data.sampling import OFFSET, WEIGHT, Sampled, Sampling, file_key, labels_of, meets, of_label, sample
+from data.sampling import OFFSET, WEIGHT, Sampled, Sampling, labels_of, meets, of_label, sample
 from data.where import Where, mask
 
 METADATA = "ps_cluster.sampling"
@@ -163,7 +163,7 @@ class _Counter:
             wrong = wrong_rows(columns[column.name], column) & taken
             self._wrong += int(wrong.sum())
             taken &= ~wrong
-        sampled = sample(self._sampling, columns, file_key(stripe.path), stripe.numbers)
+        sampled = sample(self._sampling, columns, stripe.file_key, stripe.numbers)
         keep = sampled.keep & taken
         weight = np.zeros(stripe.rows)
         weight[sampled.keep] = sampled.weight
