@@ -30,6 +30,7 @@ from data.stripes import Part
 from data.where import parse
 from ops.orc_dataset import OrcDataset
 from tests.data import orc_files
+from tests.data.s3_server import S3
 
 COLUMNS = (Column("id", "int64"), Column("score", "float32"), Column("items", "int64_list"))
 
@@ -463,6 +464,26 @@ def test_missing_file_is_an_error_with_its_name(two_files, tmp_path):
     text = outcome(by_op, spec, plan)
     assert path in text
     assert "No such file" in text
+
+
+def test_files_on_s3_are_read_like_files_here(s3: S3, tmp_path):
+    path = orc_files.numbered(tmp_path / "a.orc", [300, 200, 50])
+    for name, add in (("plain.orc", False), ("with checksums%20.orc", True)):
+        if add:
+            checksums.add_checksums(path)
+        address = s3.put(f"some/{name}", Path(path).read_bytes())
+        spec = ReadSpec((address,), COLUMNS, 64, where=parse("id > 40"), shuffle_rows=100)
+        found = same(spec)
+        assert sorted(row for _, columns in found for row in columns[0]) == list(range(41, 550))
+    plan = make_plan(spec)
+    s3.filesystem().delete_file(address.removeprefix("s3://"))
+    assert address in outcome(by_op, spec, plan)
+
+
+def test_file_urls_are_local_paths(tmp_path):
+    path = orc_files.numbered(tmp_path / "a b.orc", [30])
+    spec = ReadSpec((f"file://{path.replace(' ', '%20')}",), COLUMNS, 64)
+    assert same(spec)[0][1][0] == list(range(30))
 
 
 def test_changed_type_is_an_error_of_the_tfio_readers_words(tmp_path):
