@@ -1,7 +1,7 @@
 # Every target sets up what it needs first. PYTHON=… chooses the Python, GPU=1 the packages for NVIDIA GPUs.
 # Paths are relative throughout, so that the checkout may lie in a folder whose name has a space.
 .DEFAULT_GOAL := help
-.PHONY: help env demo test test-slow lint clean
+.PHONY: help env demo test test-slow test-spark lint clean
 SHELL := /bin/sh
 # Not for the compilers that set-up starts.
 unexport MAKEFLAGS MFLAGS MAKELEVEL
@@ -14,6 +14,7 @@ help:
 	@echo "make env        set up only: .venv with all packages, the op libraries and the command ps-cluster"
 	@echo "make test       set up, lint, run the tests"
 	@echo "make test-slow  set up, run the tests that take minutes"
+	@echo "make test-spark set up with Spark as well (needs Java 17), run the tests of conversions on Spark"
 	@echo "make lint       set up, check style, formatting and types"
 	@echo "make clean      remove what set-up made (not ~/.cache/ps-cluster, not demo/)"
 
@@ -36,6 +37,18 @@ test: lint
 
 test-slow: env
 	$(PYTEST) -m slow $(PYTEST_FLAGS)
+
+# Spark is large and few need it: an environment of its own over the usual one.
+build/spark/pins: setup.py
+	rm -rf build/spark && mkdir -p build && .venv/bin/python -m venv build/spark
+	.venv/bin/python -c 'import site; print(site.getsitepackages()[0])' > "$$(build/spark/bin/python -c 'import site; print(site.getsitepackages()[0])')/usual.pth"
+	.venv/bin/python -c 'from pathlib import Path; from ps_cluster.setup.pins import read_pins; print(*read_pins(Path("setup.py")).extras["spark"], sep="\n")' > build/spark/wanted
+	build/spark/bin/python -m pip install --quiet --no-deps -r build/spark/wanted
+	mv build/spark/wanted build/spark/pins
+
+test-spark: env
+	@$(MAKE) --no-print-directory build/spark/pins
+	PYTHONPATH=. build/spark/bin/python -m pytest -m slow tests/data/convert/test_spark.py $(PYTEST_FLAGS)
 
 clean:
 	rm -rf .venv build *.egg-info ops/_ops.so ops/_orc.so ops/._*.so.*.part

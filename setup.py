@@ -54,6 +54,16 @@ EXTRAS = {
         "ruff==0.17.6",
     ],
     "gpu": ["tensorflow[and-cuda]==2.16.2"],
+    # Not part of the environment that set-up makes; `make test-spark` makes one with it. The last four are what the
+    # first two need.
+    "spark": [
+        "pyspark==4.0.1",
+        "pandas==2.3.3",
+        "py4j==0.10.9.9",
+        "python-dateutil==2.9.0.post0",
+        "pytz==2026.6",
+        "tzdata==2026.6",
+    ],
 }
 
 # What those need in turn; set-up gives them to pip as constraints, so that two machines hold the same.

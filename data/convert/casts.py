@@ -172,6 +172,8 @@ def _scaled(values: pa.Array, wrong: np.ndarray | None, form: str) -> Cast:
 
 
 def _of_texts(array: pa.Array, read: Callable[[pa.Array], pa.Array]) -> Cast:
+    if not is_text(array.type):
+        array = array.cast(pa.string())  # 20200131 as an integer
     given, wrong = _isolated(without_empty(as_bytes(array)), lambda part: part.cast(pa.string()), pa.string())
     values, more = _isolated(given, read, pa.int64())
     unread = values.is_null().to_numpy(zero_copy_only=False) & given.is_valid().to_numpy(zero_copy_only=False)

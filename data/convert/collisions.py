@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from data.convert.hashed_ids import HashedTexts
+from data.convert.mapped import forget
 
 # Pairs held before they are made distinct again.
 _HELD = 1 << 18
@@ -75,6 +76,7 @@ def count_collisions(files: Sequence[np.ndarray], most_pairs: int) -> tuple[int,
         if not slices:
             continue
         pairs = distinct(np.concatenate(slices))
+        forget(files)
         texts += len(pairs)
         ids += 1 + int(np.count_nonzero(np.diff(pairs["id"]))) if len(pairs) else 0
     return ids, texts - ids

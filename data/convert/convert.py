@@ -17,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from data.convert.collisions import count_collisions
+from data.convert.mapped import forget, map_array
 from data.convert.merge import FORMAT_VERSION, FileInfo, Merge, hash_of, write_file
 from data.convert.reading import find, read, told
 from data.convert.rows import convert_batch
@@ -192,8 +193,9 @@ def _write_files(
     filled = [run for run in runs if run.rows]
     _check_memory(filled, settings)
     if schema.sort_columns and filled:
-        keys = [np.load(os.path.join(work.runs, run.keys.name), mmap_mode="r") for run in filled if run.keys]
+        keys = [map_array(os.path.join(work.runs, run.keys.name)) for run in filled if run.keys]
         np.save(os.path.join(work.folder, _SAMPLES), sampled_keys(keys))
+        forget(keys)
     rows = sum(run.rows for run in runs)
     size = schema.output.rows_per_file
     cuts = [(first, min(first + size, rows)) for first in range(0, rows, size)] or [(0, 0)]
@@ -234,18 +236,33 @@ def _manifest(
         bad.update(run.bad)
         nulls.update(run.nulls)
         moved.update(run.moved)
-    hashed = {}
+    collisions = {}
     for column in schema.columns:
         if column.kind in HASHED:
             pairs = [run.pairs[column.name] for run in runs if column.name in run.pairs]
-            arrays = [np.load(os.path.join(work.runs, file.name), mmap_mode="r") for file in pairs if file.bytes > 128]
-            ids, collisions = count_collisions(arrays, settings.process_bytes // 128)
-            hashed[column.name] = {
-                "distinct_ids": ids,
-                "collisions": collisions,
-                "moved": moved[column.name],
-            }
-    rows = sum(run.rows for run in runs)
+            arrays = [map_array(os.path.join(work.runs, file.name)) for file in pairs]
+            collisions[column.name] = count_collisions(arrays, settings.process_bytes // 128)
+    damaged = [run.damage for run in runs if run.damage is not None]
+    return manifest_of(identity, files, schema, bad, nulls, moved, collisions, damaged)
+
+
+def manifest_of(
+    identity: dict[str, Any],
+    files: list[FileInfo],
+    schema: SamplesSchema,
+    bad: Counter[str],
+    nulls: Counter[str],
+    moved: Counter[str],
+    collisions: dict[str, tuple[int, int]],
+    damaged: list[str],
+) -> dict[str, Any]:
+    """The manifest. `bad`: rows by reason; `collisions`: distinct ids and collisions by hashed column."""
+    rows = sum(info.rows for info in files)
+    hashed = {}
+    for column in schema.columns:
+        if column.kind in HASHED:
+            ids, shared = collisions.get(column.name, (0, 0))
+            hashed[column.name] = {"distinct_ids": ids, "collisions": shared, "moved": moved[column.name]}
     return {
         "format_version": FORMAT_VERSION,
         "rows": rows,
@@ -258,7 +275,7 @@ def _manifest(
             "nulls": {column.name: nulls[column.name] for column in schema.columns},
             "hashed": hashed,
         },
-        "damaged": [run.damage for run in runs if run.damage is not None],
+        "damaged": damaged,
         "identity": identity,
     }
 

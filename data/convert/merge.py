@@ -1,8 +1,8 @@
 """Merging runs: one training file at a time, a chunk of rows at a time.
 
 The rows of a file are known by rank, so files are written independently of each other, in any order, by any process. A
-chunk is cut out of all runs, put in order as a whole, and written: no step is per row. Chunks are multiples of what the
-encoder takes at once whatever the memory, so the bytes of a file depend on the rows alone.
+chunk is cut out of all runs, put in order as a whole, and written: no step is per row. Chunks have the same rows and
+the same form whatever the runs, so the bytes of a file depend on the rows alone.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ import pyarrow.compute as pc
 
 from data.convert.hashed_ids import EMPTY_ID, HASH_NAME, MISSING_ID
 from data.convert.keys import order_of
+from data.convert.mapped import forget, map_array
 from data.convert.ranks import Ranks, in_order
 from data.convert.runs import Run, RunReader
 from data.convert.schema import HASHED, SamplesSchema, arrow_schema
 from data.orc_writer import OrcWriter, Settings
 
 FORMAT_VERSION = 1
-# Chunks are multiples of this, which is what pyarrow's encoder takes at once.
+# Rows of a chunk. Less memory than for that, as for rows of 10 kB in 500 MB, gives smaller ones.
+CHUNK_ROWS = 8192
 CHUNK_STEP = 1024
-_MOST_CHUNK_ROWS = 64 * CHUNK_STEP
 
 
 @dataclass(frozen=True)
@@ -56,15 +57,15 @@ class Merge:
         self._folder, self._runs = folder, runs
         self._ranks: Ranks | None = None
         if samples is not None:
-            keys = [np.load(os.path.join(folder, run.keys.name), mmap_mode="r") for run in runs if run.keys]
+            keys = [map_array(os.path.join(folder, run.keys.name)) for run in runs if run.keys]
             self._ranks = Ranks(keys, samples)
         self.row_bytes = float(sum(run.rows * run.row_bytes for run in runs)) / max(1, int(self._lengths.sum()))
 
     def chunks(self, first: int, last: int, memory_bytes: int) -> Iterator[pa.Table]:
-        """Rows of ranks `first` to `last` - 1 in order, in chunks of a fixed multiple of rows."""
-        # A chunk is there twice: as cut out and in order.
-        steps = int(memory_bytes / 4 / max(1.0, self.row_bytes) / CHUNK_STEP)
-        chunk = min(max(1, steps) * CHUNK_STEP, _MOST_CHUNK_ROWS)
+        """Rows of ranks `first` to `last` - 1 in order, in chunks of `CHUNK_ROWS`."""
+        # A chunk is there several times: as cut out, in order and rebuilt.
+        fitting = int(memory_bytes / 6 / max(1.0, self.row_bytes)) // CHUNK_STEP * CHUNK_STEP
+        chunk = min(max(CHUNK_STEP, fitting), CHUNK_ROWS)
         cut = self._cut(first)
         for start in range(first, last, chunk):
             following = self._cut(min(start + chunk, last))
@@ -75,12 +76,14 @@ class Merge:
             ]
             for index in np.flatnonzero(following == self._lengths):
                 self._close(int(index))
+            if self._ranks is not None:
+                forget(self._ranks.keys)
             cut = following
             table = pa.Table.from_batches(pieces, self._arrow_schema).combine_chunks()
             del pieces
             if self._ranks is not None:
                 table = table.take(pa.array(order_of(table, self._schema.sort_columns)))
-            yield table
+            yield rebuilt(table)
 
     def _cut(self, rank: int) -> np.ndarray:
         return in_order(self._lengths, rank) if self._ranks is None else self._ranks.cut(rank)
@@ -152,6 +155,29 @@ def sha256_of(path: str) -> str:
 def info_text(info: FileInfo) -> str:
     """The info as JSON."""
     return json.dumps(asdict(info))
+
+
+def rebuilt(table: pa.Table) -> pa.Table:
+    """The table in a form that depends on its values alone.
+
+    A mask without a null, or values under a null, are what is left of the runs that rows came from; they count as bytes
+    where the writer decides that a stripe is full.
+    """
+    return pa.Table.from_arrays([_rebuilt_column(column) for column in table.columns], schema=table.schema)
+
+
+def _rebuilt_column(column: pa.ChunkedArray) -> pa.Array:
+    array = column.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):
+        array = array.chunk(0) if array.num_chunks else pa.nulls(0, array.type)
+    mask = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
+    if not pa.types.is_list(array.type):
+        values = array.fill_null(0) if array.null_count else array
+        return pa.array(values.to_numpy(), array.type, mask=mask)
+    offsets = np.zeros(len(array) + 1, np.int32)
+    np.cumsum(pc.list_value_length(array).fill_null(0).to_numpy(), out=offsets[1:])
+    values = pa.array(array.flatten().to_numpy(), array.type.value_type)
+    return pa.ListArray.from_arrays(pa.array(offsets), values, mask=None if mask is None else pa.array(mask))
 
 
 class _Range:

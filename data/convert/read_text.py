@@ -13,11 +13,14 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
-from data.convert.raw import BATCH_BYTES, Raw
+from data.convert.raw import Raw
 from data.convert.rows import BadRow
 from data.convert.schema import SamplesSchema, Source
 from data.convert.sources import SourceFile, Unit, damaged
 from data.errors import DataError
+
+# The parser holds several blocks at once, also ahead; no line may be longer than one.
+BLOCK_BYTES = 1 << 20
 
 
 def header(source: SourceFile, settings: Source) -> list[str]:
@@ -28,7 +31,7 @@ def header(source: SourceFile, settings: Source) -> list[str]:
         with pa.OSFile(source.path) as file:
             reader = arrow_csv.open_csv(
                 _WholeLines(pa.CompressedInputStream(file, "gzip")) if source.gzip else file,
-                arrow_csv.ReadOptions(use_threads=False, block_size=BATCH_BYTES),
+                arrow_csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES),
                 _parsing(source, settings, lambda row: "skip"),
                 arrow_csv.ConvertOptions(check_utf8=False),
             )
@@ -67,7 +70,7 @@ def read(unit: Unit, schema: SamplesSchema, start_row: int) -> Iterator[Raw]:
         include_columns=schema.source_names,
     )
     reading = arrow_csv.ReadOptions(
-        use_threads=False, block_size=BATCH_BYTES, column_names=settings.column_names if not settings.header else None
+        use_threads=False, block_size=BLOCK_BYTES, column_names=settings.column_names if not settings.header else None
     )
     row = 0
     nothing = pa.RecordBatch.from_pydict({})

@@ -140,7 +140,7 @@ def test_wrong_arguments_are_told_in_one_line(tmp_path, monkeypatch, capsys, arg
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("gzip", [False, True])
+@pytest.mark.parametrize("gzip", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_tfrecord_there_and_back_keeps_every_value(tmp_path, gzip):
     rows = logs.make_rows(700)
     logs.write(str(tmp_path / "log.csv"), rows)
@@ -181,3 +181,22 @@ def test_tfrecord_there_and_back_keeps_every_value(tmp_path, gzip):
 
 def read(path) -> list[dict]:
     return orc.ORCFile(path).read().to_pylist()
+
+
+def test_a_samples_file_is_proposed_and_written_beside(tmp_path, monkeypatch, capsys):
+    from ps_cluster.cli.data.samples_file import load_samples_file
+    from ps_cluster.cli.main import main
+
+    monkeypatch.chdir(tmp_path)
+    logs.write("log.csv", logs.make_rows(300))
+    assert main(["data", "infer", "log.csv"]) == 0
+    printed = capsys.readouterr().out
+    assert "named as a label" in printed
+    assert main(["data", "infer", "log.csv", "--out", "samples.yaml"]) == 0
+    assert capsys.readouterr().out.startswith("samples.yaml  7 columns, ")
+    assert (tmp_path / "samples.yaml").read_text() == printed
+    assert load_samples_file("samples.yaml").sort == ["user", "time"]
+    assert main(["data", "infer", "log.csv", "--out", "samples.yaml"]) == 2
+    assert "samples.yaml: expected a new file, found one; --overwrite replaces it" in capsys.readouterr().err
+    assert main(["data", "infer", "none.csv"]) == 2
+    assert sorted(os.listdir(tmp_path)) == ["log.csv", "samples.yaml"]

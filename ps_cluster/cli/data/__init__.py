@@ -5,22 +5,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from ps_cluster.cli.data import (
-    append,
-    convert,
-    diff,
-    inspect,
-    movielens,
-    popularity,
-    sample,
-    synth,
-    verify,
-)
+from ps_cluster.cli.data import append, convert, diff, infer, inspect, movielens, popularity, sample, synth, verify
 from ps_cluster.errors import RunError
 
 # In the order of the help text. A module has `add_parser(kinds)`, which sets `run` as its parser's default and imports
 # what is slow to import only inside `run`.
 KINDS = (
+    infer,
     convert,
     inspect,
     diff,

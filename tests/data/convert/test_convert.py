@@ -32,7 +32,7 @@ def small_runs(monkeypatch):
     monkeypatch.setattr("data.convert.raw.BATCH_ROWS", 64)
     for module in ("read_columnar", "read_tfrecord"):
         monkeypatch.setattr(f"data.convert.{module}.BATCH_ROWS", 64)
-    monkeypatch.setattr("data.convert.read_text.BATCH_BYTES", 4_000)
+    monkeypatch.setattr("data.convert.read_text.BLOCK_BYTES", 4_000)
 
 
 @pytest.mark.parametrize("ending", logs.FORMATS)
