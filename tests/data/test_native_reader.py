@@ -456,6 +456,17 @@ def test_files_that_change_after_they_were_checked_never_end_the_process(tmp_pat
     assert isinstance(found, str) or found == expected or not with_checksums
 
 
+def test_checksums_that_cannot_be_found_any_more_are_missed(tmp_path):
+    path = orc_files.numbered(tmp_path / "a.orc", [300, 200])
+    checksums.add_checksums(path)
+    spec = ReadSpec((path,), COLUMNS, 100)
+    plan = make_plan(spec)
+    content = bytearray(Path(path).read_bytes())
+    content[content.rindex(checksums.KEY.encode()) - 5] ^= 2  # the number of the footer's field
+    Path(path).write_bytes(content)
+    assert "it names checksums, but they cannot be read" in same(spec, plan)
+
+
 def test_missing_file_is_an_error_with_its_name(two_files, tmp_path):
     path = orc_files.numbered(tmp_path / "gone.orc", [5])
     spec = ReadSpec((path,), COLUMNS, 100)
