@@ -26,6 +26,7 @@ import pyarrow as pa
 from data import append_segments
 from data.append_rows import RowChecker, orc_schema
 from data.append_segments import SegmentWriter
+from data.files import open_input
 from data.orc_tail import read_tail
 from data.orc_writer import Settings
 
@@ -314,7 +315,7 @@ def _recover(folder: str, hidden: str, owner: Any, settings: Settings) -> list[R
             schema = append_segments.read_schema(whole[0])
             append_segments.finish(whole, path, os.path.join(hidden, f"{file}.orc"), schema, settings)
         if os.path.exists(path):
-            with pa.OSFile(path) as opened:
+            with open_input(path) as opened:
                 recovered.append(Recovered(path, read_tail(opened, path).rows, tuple(damaged)))
     for rest in glob.glob(f"{glob.escape(prefix)}-*"):
         os.unlink(rest)

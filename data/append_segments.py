@@ -22,6 +22,7 @@ from pyarrow import orc
 
 from data.append_rows import orc_schema
 from data.errors import DataError
+from data.files import open_input
 from data.orc_writer import OrcWriter, Settings
 
 SUFFIX = ".segment"
@@ -84,7 +85,7 @@ class _Sink:
     closed = False
 
     def __init__(self, path: str):
-        self.name = path
+        self.name = os.fsencode(path).decode("utf-8", "replace")  # C++ refuses other texts
         self.descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         self.length = 0
         self.flushed = 0
@@ -161,7 +162,7 @@ def cut(path: str, keep_as: str) -> Flushed:
 def read_schema(path: str) -> pa.Schema:
     """The schema of a segment that ends with a flush. Raises `DataError`."""
     try:
-        return orc.ORCFile(path).schema
+        return orc.ORCFile(open_input(path)).schema
     except pa.ArrowException as error:
         raise _damaged(path, error) from error
 
@@ -200,7 +201,7 @@ def sync_folder(path: str) -> None:
 
 def _copy(segment: str, schema: pa.Schema, writer: OrcWriter) -> None:
     try:
-        file = orc.ORCFile(segment)
+        file = orc.ORCFile(open_input(segment))
         for stripe in range(file.nstripes):
             batch = file.read_stripe(stripe)
             columns = [batch.column(k).cast(field.type) for k, field in enumerate(schema)]

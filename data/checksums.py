@@ -1,12 +1,13 @@
 """Checksums of an ORC file's parts, kept in the file: a wrong byte is found before its values are used.
 
-They are CRC-32s of what lies on the disk: for each stripe one of each top-level column with its children, and one of
-the rest; and one of the stripe statistics and footer. They travel as a binary value of the footer's user metadata, the
-last one, behind all that they cover. Files of other writers have none.
+They are CRC-32s of what lies on the disk: for each stripe, of each top-level column with its children, one of its index
+and one of its data; of the rest; and of the stripe statistics and footer. They travel as a binary value of the footer's
+user metadata, the last one, behind all that they cover. Files of other writers have none.
 """
 
 from __future__ import annotations
 
+import os
 import struct
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,10 +21,13 @@ from data.orc_footer import append_metadata
 from data.orc_tail import CHECKSUMS_KEY as KEY
 from data.orc_tail import Stream, Tail, read_stripe_footer, read_tail
 
-_FORMAT = 1
+_FORMAT = 2
 _HEADER = struct.Struct("<IIIQII")  # format, columns, stripes, tail_start, tail_bytes, tail_crc
 _ENTRY = np.dtype(
-    [("index_start", "<u8"), ("index_bytes", "<u4"), ("data_start", "<u8"), ("data_bytes", "<u4"), ("crc", "<u4")]
+    [
+        *(("index_start", "<u8"), ("index_bytes", "<u4"), ("data_start", "<u8"), ("data_bytes", "<u4")),
+        *(("index_crc", "<u4"), ("data_crc", "<u4")),
+    ]
 )
 _CRC = struct.Struct("<I")
 _LARGEST_BYTES = 2**32 - 1
@@ -42,8 +46,8 @@ class Checksums:
     """The stripe statistics and footer that the checksums cover: all that lies before the checksums themselves."""
     tail_crc: int
     entries: np.ndarray
-    """`[stripes, 1 + columns]` of (index_start, index_bytes, data_start, data_bytes, crc): a CRC over the bytes of the
-    index, then of the data. Entry 0 of a stripe: the root's index, then the stripe's footer."""
+    """`[stripes, 1 + columns]` of (index_start, index_bytes, data_start, data_bytes, index_crc, data_crc). Entry 0 of a
+    stripe: the root's index, and as its data the stripe's footer."""
 
 
 def add_checksums(path: str) -> None:
@@ -62,15 +66,15 @@ def add_metadata(path: str, metadata: Mapping[str, str | bytes], fresh: bool = F
     values = {name: value.encode() if isinstance(value, str) else value for name, value in metadata.items()}
     if KEY in values:
         raise ValueError(f"metadata: expected other names than {KEY}, which is the checksums' own")
-    with pa.memory_map(path) as file:
+    with pa.memory_map(os.fsencode(path)) as file:
         tail = read_tail(file, path)
         earlier = load(file, tail)
         entries = _entries(file, tail) if earlier is None or fresh else earlier.entries
     at = earlier.tail_start + earlier.tail_bytes if earlier is not None else None
     end = append_metadata(path, tail, values, at)
-    with pa.memory_map(path) as file:
+    with pa.memory_map(os.fsencode(path)) as file:
         tail = read_tail(file, path)
-        covered = _crc(file, path, [(tail.start, end - tail.start)])
+        covered = _crc(file, path, tail.start, end - tail.start)
     value = _encode(len(tail.types[0].subtypes), tail.start, end - tail.start, covered, entries)
     append_metadata(path, tail, {KEY: value})
 
@@ -112,7 +116,7 @@ def load(file: pa.NativeFile, tail: Tail) -> Checksums | None:
     covered_end = checksums.tail_start + checksums.tail_bytes
     if checksums.tail_start != tail.start or not tail.start <= covered_end < footer_end:
         raise _wrong(tail.path, f"its tail starts at byte {tail.start}, expected at {checksums.tail_start}")
-    if _crc(file, tail.path, [(tail.start, checksums.tail_bytes)]) != checksums.tail_crc:
+    if _crc(file, tail.path, tail.start, checksums.tail_bytes) != checksums.tail_crc:
         raise DataError(
             f"{tail.path}: stripe statistics and footer: expected CRC {checksums.tail_crc:08x}, found another; "
             "the file is damaged"
@@ -128,20 +132,51 @@ def verify_stripe(file: pa.NativeFile, checksums: Checksums, stripe: int, column
     """
     row = checksums.entries[stripe]
     numbers = range(len(row)) if columns is None else [0, *(1 + checksums.names.index(name) for name in columns)]
-    starts, lengths = [], []
-    for number in numbers:
-        entry = row[number]
-        starts += [int(entry["index_start"]), int(entry["data_start"])]
-        lengths += [int(entry["index_bytes"]), int(entry["data_bytes"])]
+    _verify(file, checksums, stripe, [(number, part) for number in numbers for part in ("index", "data")])
+
+
+class VerifiedIndex:
+    """Footer and indexes of a stripe in memory, to be read at their places in the file."""
+
+    def __init__(self, path: str, ranges: Sequence[tuple[int, memoryview]]):
+        self._path = path
+        self._ranges = ranges
+
+    def read_at(self, length: int, offset: int) -> bytes:
+        """Raises `DataError` for bytes that were not verified."""
+        for start, content in self._ranges:
+            if start <= offset and offset + length <= start + len(content):
+                return bytes(content[offset - start : offset - start + length])
+        raise _wrong(self._path, f"{length} bytes at {offset} are an index that they do not cover")
+
+
+def verify_index(file: pa.NativeFile, checksums: Checksums, stripe: int, columns: Iterable[str]) -> VerifiedIndex:
+    """Compares the row indexes and bloom filters of some top-level columns of a stripe, and its footer, with their
+    checksums, and gives these bytes; reads nothing else. Raises as `verify_stripe` does."""
+    indexes = [(1 + checksums.names.index(name), "index") for name in columns]
+    return VerifiedIndex(checksums.path, _verify(file, checksums, stripe, [*indexes, (0, "data")]))
+
+
+def _verify(
+    file: pa.NativeFile, checksums: Checksums, stripe: int, parts: Sequence[tuple[int, str]]
+) -> list[tuple[int, memoryview]]:
+    """Where each of `parts` (number of the entry, "index" or "data") starts, and its bytes, which are right."""
+    row = checksums.entries[stripe]
+    starts = [int(row[number][f"{part}_start"]) for number, part in parts]
+    lengths = [int(row[number][f"{part}_bytes"]) for number, part in parts]
     contents = _read_ranges(file, checksums.path, starts, lengths)
-    for place, number in enumerate(numbers):
-        found = zlib.crc32(contents[2 * place + 1], zlib.crc32(contents[2 * place]))
-        if found != row[number]["crc"]:
-            what = f"column {checksums.names[number - 1]}" if number else "indexes of the rows and footer"
+    for (number, part), content in zip(parts, contents):
+        found, expected = zlib.crc32(content), row[number][f"{part}_crc"]
+        if found != expected:
+            if number:
+                what = f"column {checksums.names[number - 1]}" + (" (index)" if part == "index" else "")
+            else:
+                what = "index of the rows" if part == "index" else "footer"
             raise DataError(
-                f"{checksums.path}: stripe {stripe}: {what}: expected CRC {row[number]['crc']:08x}, found {found:08x}; "
+                f"{checksums.path}: stripe {stripe}: {what}: expected CRC {expected:08x}, found {found:08x}; "
                 "the file is damaged"
             )
+    return list(zip(starts, contents))
 
 
 def _entries(file: pa.NativeFile, tail: Tail) -> np.ndarray:
@@ -163,7 +198,7 @@ def _entries(file: pa.NativeFile, tail: Tail) -> np.ndarray:
                 data = (info.footer_offset, info.footer_bytes)
             if max(index[1], data[1]) > _LARGEST_BYTES:
                 raise DataError(f"{where}: expected at most {_LARGEST_BYTES} bytes, found {max(index[1], data[1])}")
-            entries[number, column] = (*index, *data, _crc(file, tail.path, [index, data]))
+            entries[number, column] = (*index, *data, *(_crc(file, tail.path, *part) for part in (index, data)))
     return entries
 
 
@@ -200,12 +235,11 @@ def _is_whole(value: bytes) -> bool:
     return bool(_CRC.unpack_from(value, len(value) - _CRC.size)[0] == zlib.crc32(value[: -_CRC.size]))
 
 
-def _crc(file: pa.NativeFile, path: str, ranges: Iterable[tuple[int, int]]) -> int:
-    """CRC-32 over (start, bytes) ranges one after the other, in bounded memory."""
+def _crc(file: pa.NativeFile, path: str, start: int, length: int) -> int:
+    """CRC-32 of `length` bytes from `start`, in bounded memory."""
     crc = 0
-    for start, length in ranges:
-        for offset in range(start, start + length, _PIECE_BYTES):
-            crc = zlib.crc32(_read(file, path, offset, min(_PIECE_BYTES, start + length - offset)), crc)
+    for offset in range(start, start + length, _PIECE_BYTES):
+        crc = zlib.crc32(_read(file, path, offset, min(_PIECE_BYTES, start + length - offset)), crc)
     return crc
 
 

@@ -106,7 +106,11 @@ def diff(
     """
     a, b = _Set(paths_a), _Set(paths_b)
     schema, notes = _schema_differences(a.schema, b.schema)
-    common = [name for name in a.schema.names if name in b.schema.names and _same_class(a, b, name)]
+    common = [
+        name
+        for name in a.schema.names
+        if name in b.schema.names and _same_class(a, b, name) and not _has_union(a.schema.field(name).type)
+    ]
     _check_key(key, a, b, common)
     total = a.rows + b.rows
     is_merged = False
@@ -263,6 +267,10 @@ def _same_class(a: _Set, b: _Set, name: str) -> bool:
     return value_class(a.schema.field(name).type) == value_class(b.schema.field(name).type)
 
 
+def _has_union(kind: pa.DataType) -> bool:
+    return pa.types.is_union(kind) or any(_has_union(kind.field(k).type) for k in range(kind.num_fields))
+
+
 def _sorted(side: _Set, key: Sequence[str]) -> bool:
     """Whether all rows are sorted by `key`; reads its columns only."""
     check = SortCheck(key)
@@ -284,6 +292,8 @@ def _schema_differences(a: pa.Schema, b: pa.Schema) -> tuple[list[str], list[str
             one, other = a.field(name).type, b.field(name).type
             if value_class(one) != value_class(other):
                 differences.append(f"column {name}: {one} in A, {other} in B; not compared")
+            elif _has_union(one):
+                differences.append(f"column {name}: {one}, of which equal values cannot be told; not compared")
             elif one != other:
                 notes.append(f"column {name}: {one} in A, {other} in B")
     return differences, notes
@@ -312,6 +322,7 @@ def _check_key(key: Sequence[str], a: _Set, b: _Set, common: Sequence[str]) -> N
         missing = [side for side, files in (("A", a), ("B", b)) if name not in files.schema.names]
         if missing:
             has = ", ".join(common[:_SHOWN_COLUMNS]) + (", …" if len(common) > _SHOWN_COLUMNS else "")
+            has = has or "no column"
             raise DataError(
                 f"--key: column {name}: expected in both sets, found none in {' and '.join(missing)}; both have: {has}"
             )

@@ -35,6 +35,8 @@ class Footer:
     file_bytes: int
     schema: pa.Schema
     stripes: tuple[Stripe, ...]
+    file_key: int
+    """As of `data.orc_tail.Tail`."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ def read_footer(path: str) -> Footer:
         raise _damaged(path, error) from error
     first_rows = itertools.accumulate((stripe.rows for stripe in tail.stripes), initial=0)
     stripes = [Stripe(path, i, first, stripe.rows) for i, (first, stripe) in enumerate(zip(first_rows, tail.stripes))]
-    return Footer(path, tail.file_bytes, schema, tuple(stripes))
+    return Footer(path, tail.file_bytes, schema, tuple(stripes), tail.file_key)
 
 
 def read_each(paths: Sequence[str]) -> list[Footer | DataError]:

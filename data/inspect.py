@@ -163,6 +163,8 @@ def _time(columns: dict[str, ColumnLayout], wanted: str | None) -> Time | None:
 
 def _unit(column: ColumnLayout) -> str | None:
     """The unit of a column of times; None when it holds none, by its type or its least and greatest value."""
+    if " or " in column.type and "timestamp" in column.type:
+        return None
     if column.type.startswith("timestamp["):
         return column.type.removeprefix("timestamp[").split("]")[0].split(",")[0]
     if column.minimum is None or column.maximum is None or not column.type.startswith("int"):

@@ -8,11 +8,12 @@ from html import escape
 
 from data.distinct import RELATIVE_ERROR
 from data.inspect import Report
-from data.inspect_text import column_table, count, file_rows, metadata_rows, number, share, size, summary
+from data.inspect_text import column_table, count, file_rows, metadata_rows, notes, printable, share, size, summary
 
-_BAR_HEIGHT, _LABEL_WIDTH, _BAR_WIDTH, _VALUE_WIDTH = 22, 190, 430, 130
-_DAYS_HEIGHT, _DAYS_WIDTH, _AXIS = 180, 980, 22
+_BAR_HEIGHT, _LABEL_WIDTH, _BAR_WIDTH, _VALUE_WIDTH = 22, 190, 780, 90
+_DAYS_HEIGHT, _DAYS_WIDTH, _AXIS = 180, 1060, 22
 _MOST_DAYS_DRAWN = 400
+_WIDEST_DAY = 60
 
 _STYLE = """
 :root { color-scheme: light dark; --text: #1c2733; --soft: #5b6b7b; --page: #f5f7f9; --card: #fff; --line: #dfe5ea;
@@ -28,8 +29,9 @@ h2 { font-size: 16px; margin: 0 0 12px; }
 p.note { color: var(--soft); margin: 8px 0 0; font-size: 13px; }
 section { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 20px 24px;
   margin-top: 18px; overflow-x: auto; }
-.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 12px; margin-top: 18px; }
-.card { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 14px 18px; }
+.cards { display: flex; flex-wrap: wrap; gap: 12px; margin-top: 18px; }
+.card { flex: 1 1 120px; white-space: nowrap; padding: 14px 18px;
+  background: var(--card); border: 1px solid var(--line); border-radius: 10px; }
 .card b { display: block; font-size: 22px; font-weight: 600; font-variant-numeric: tabular-nums; }
 .card span { color: var(--soft); font-size: 13px; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: 4px 20px; margin: 0; }
@@ -39,6 +41,7 @@ th, td { padding: 5px 10px; border-bottom: 1px solid var(--line); text-align: ri
 th { color: var(--soft); font-weight: 500; }
 th.t, td.t { text-align: left; }
 tr:last-child td { border-bottom: 0; }
+svg { display: block; max-width: 100%; min-width: 720px; height: auto; }
 svg text { font: 13px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; fill: var(--text); }
 svg text.soft { fill: var(--soft); font-size: 12px; }
 .bar { fill: var(--bar); } .second { fill: var(--second); } .track { fill: var(--track); } .warn { color: var(--warn); }
@@ -59,15 +62,15 @@ def html(report: Report, title: str) -> str:
         parts.append(_section("Coverage: rows that are neither null nor empty", _coverage_bars(report)))
         if report.profile.rows_per_day:
             parts.append(_section("Rows per day (UTC)", _days(report.profile.rows_per_day)))
-    note = f"~ an estimate, within {RELATIVE_ERROR:.1%} in 95 of 100 cases." if estimated else ""
-    parts.append(_section("Columns", _table(heads, rows, text_columns), note))
+    below = [f"~ an estimate, within {RELATIVE_ERROR:.1%} in 95 of 100 cases"] if estimated else []
+    parts.append(_section("Columns", _table(heads, rows, text_columns), *below, *notes(report)))
     metadata = metadata_rows(report.files)
     if metadata:
         parts.append(_section("Metadata", _definitions(metadata)))
     shown = file_rows(report.files)
     more = len(report.files) - len(shown)
-    note = f"and {count(more, 'more file')}" if more else ""
-    parts.append(_section("Files", _table(["file", "rows", "stripes", "size"], shown, 1), note))
+    rest = [f"and {count(more, 'more file')}"] if more else []
+    parts.append(_section("Files", _table(["file", "rows", "stripes", "size"], shown, 1), *rest))
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -77,24 +80,22 @@ def html(report: Report, title: str) -> str:
 
 def _cards(report: Report) -> list[tuple[str, str]]:
     cards = [
-        (f"{report.rows:,}", "rows"),
+        (f"{report.rows:,}", "row" if report.rows == 1 else "rows"),
         (size(report.file_bytes), "on disk"),
         (f"{report.file_bytes / report.rows:,.1f}" if report.rows else "–", "bytes per row"),
-        (f"{len(report.columns):,}", "columns"),
-        (f"{len(report.files):,}", "files"),
-        (f"{len(report.stripe_rows):,}", "stripes"),
     ]
+    counts = [(len(report.columns), "column"), (len(report.files), "file"), (len(report.stripe_rows), "stripe")]
     if report.profile is not None and report.profile.rows_per_day:
-        cards.append((f"{len(report.profile.rows_per_day):,}", "days"))
-    return cards
+        counts.append((len(report.profile.rows_per_day), "day"))
+    return cards + [(f"{many:,}", name if many == 1 else f"{name}s") for many, name in counts]
 
 
 def _card(value: str, name: str) -> str:
     return f'<div class="card"><b>{escape(value)}</b><span>{escape(name)}</span></div>'
 
 
-def _section(head: str, body: str, note: str = "") -> str:
-    below = f'<p class="note">{escape(note)}</p>' if note else ""
+def _section(head: str, body: str, *notes: str) -> str:
+    below = "".join(f'<p class="note">{escape(note)}</p>' for note in notes)
     return f"<section><h2>{escape(head)}</h2>{body}{below}</section>"
 
 
@@ -140,6 +141,7 @@ def _bars(rows: Sequence[tuple[str, Sequence[tuple[float, str]], str]], track: b
     lines = []
     for i, (name, parts, value) in enumerate(rows):
         y = i * _BAR_HEIGHT
+        name = printable(name)
         short = name if len(name) <= 26 else f"{name[:25]}…"
         lines.append(f'<text x="{_LABEL_WIDTH - 10}" y="{y + 15}" text-anchor="end">{escape(short)}</text>')
         if track:
@@ -164,7 +166,8 @@ def _days(rows_per_day: dict[int, int]) -> str:
         bars[(day - first) // days_per_bar] = bars.get((day - first) // days_per_bar, 0) + rows
     number_of_bars = (last - first) // days_per_bar + 1
     most = max(bars.values())
-    step = _DAYS_WIDTH / number_of_bars
+    step = min(_DAYS_WIDTH / number_of_bars, _WIDEST_DAY)
+    end = step * number_of_bars
     gap = 2 if step > 6 else 0.5
     lines = []
     for place, rows in sorted(bars.items()):
@@ -176,11 +179,13 @@ def _days(rows_per_day: dict[int, int]) -> str:
             f'height="{height:.2f}"><title>{start}{until}: {rows:,} rows</title></rect>'
         )
     base = _DAYS_HEIGHT + 16
-    lines.append(f'<line x1="0" y1="{base}" x2="{_DAYS_WIDTH}" y2="{base}" stroke="var(--line)"/>')
+    lines.append(f'<line x1="0" y1="{base}" x2="{end:.2f}" y2="{base}" stroke="var(--line)"/>')
     lines.append(f'<text class="soft" x="0" y="{base + 16}">{_day(first)}</text>')
-    lines.append(f'<text class="soft" x="{_DAYS_WIDTH}" y="{base + 16}" text-anchor="end">{_day(last)}</text>')
-    each = "a day" if days_per_bar == 1 else f"{days_per_bar} days"
-    lines.append(f'<text class="soft" x="0" y="11">at most {number(most)} rows {each}</text>')
+    if last > first:  # with room for both beside each other
+        right = max(end, _LABEL_WIDTH)
+        lines.append(f'<text class="soft" x="{right:.2f}" y="{base + 16}" text-anchor="end">{_day(last)}</text>')
+    each = "a day" if days_per_bar == 1 else f"in {days_per_bar} days"
+    lines.append(f'<text class="soft" x="0" y="11">at most {count(most, "row")} {each}</text>')
     height = base + _AXIS
     return (
         f'<svg viewBox="0 0 {_DAYS_WIDTH} {height}" width="{_DAYS_WIDTH}" height="{height}" role="img">'

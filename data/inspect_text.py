@@ -26,11 +26,14 @@ def summary(report: Report) -> list[tuple[str, str]]:
     ]
     stripes = report.stripe_rows
     if stripes:
-        median = f"{np.median(stripes):,.0f}"
-        lines.append(("stripes", f"{min(stripes):,} to {max(stripes):,} rows, median {median}"))
+        least, most = min(stripes), max(stripes)
+        equal = f"{count(most, 'row')}{' each' if len(stripes) > 1 else ''}"
+        spread = f"{least:,} to {most:,} rows, median {np.median(stripes):,.0f}"
+        lines.append(("stripes", equal if least == most else spread))
     lines.append(("encoding", _each(files, _encoding)))
     with_checksums = sum(file.checksums for file in files)
-    lines.append(("checksums", "in all files" if with_checksums == len(files) else f"in {with_checksums} files"))
+    some = f"in {with_checksums:,} of {len(files):,} files" if with_checksums else "none"
+    lines.append(("checksums", "in all files" if with_checksums == len(files) else some))
     if report.time is not None:
         guess = ", guessed by its name" if report.time.guessed else ""
         times = report.time_range_ms
@@ -46,6 +49,7 @@ def text(report: Report) -> str:
     lines += ["", *_table(*column_table(report))]
     if report.profile is not None and any(not column.distinct.exact for column in report.profile.columns.values()):
         lines.append(f"~ estimates of different values, within {RELATIVE_ERROR:.1%} in 95 of 100 cases")
+    lines += notes(report)
     metadata = metadata_rows(report.files)
     if metadata:
         lines += ["", "metadata"]
@@ -56,6 +60,19 @@ def text(report: Report) -> str:
         if more > 0:
             lines.append(f"and {count(more, 'more file')}")
     return "\n".join(line.rstrip() for line in lines)
+
+
+def notes(report: Report) -> list[str]:
+    """What else is to be known of some columns, a line each."""
+    if report.profile is None:
+        return []
+    found = ((name, column.not_finite) for name, column in report.profile.columns.items())
+    return [f"{printable(name)}: {count(many, 'value')} NaN or infinite" for name, many in found if many]
+
+
+def printable(text: str) -> str:
+    """`text` in one line: what would break it is escaped."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape", "surrogatepass").decode() for one in text)
 
 
 def column_table(report: Report) -> tuple[list[str], list[list[str]], int]:
@@ -69,7 +86,7 @@ def column_table(report: Report) -> tuple[list[str], list[list[str]], int]:
     rows = []
     for name, layout in report.columns.items():
         used = layout.data_bytes + layout.index_bytes
-        row = [name, layout.type, f"{used / layout.rows:,.2f}" if layout.rows else "", f"{used / total:.1%}"]
+        row = [printable(name), layout.type, f"{used / layout.rows:,.2f}" if layout.rows else "", f"{used / total:.1%}"]
         if report.profile is None:
             row += ["" if layout.values is None or not layout.rows else share(layout.values, layout.rows)]
             row += [number(layout.minimum), number(layout.maximum)]
@@ -127,7 +144,7 @@ def metadata_rows(files: Sequence[FileLayout]) -> list[tuple[str, str]]:
 def file_rows(files: Sequence[FileLayout]) -> list[list[str]]:
     """The first files, for a table."""
     return [
-        [file.path, f"{file.rows:,}", f"{len(file.stripe_rows):,}", size(file.file_bytes)]
+        [printable(file.path), f"{file.rows:,}", f"{len(file.stripe_rows):,}", size(file.file_bytes)]
         for file in files[:_SHOWN_FILES]
     ]
 
@@ -159,7 +176,7 @@ def number(value: int | float | None) -> str:
     """Integers as they are, floats with six digits."""
     if value is None:
         return ""
-    return str(value) if isinstance(value, int) else f"{value:.6g}"
+    return str(value) if isinstance(value, int) else f"{value + 0.0:.6g}"  # -0.0 + 0.0 is 0.0
 
 
 def moment(ms: int) -> str:
@@ -184,7 +201,7 @@ def _each(files: Sequence[FileLayout], describe: object) -> str:
 
 
 def _cut(value: str) -> str:
-    line = value.replace("\n", "\\n")
+    line = printable(value)
     return line if len(line) <= _SHOWN_METADATA else f"{line[:_SHOWN_METADATA]}…"
 
 

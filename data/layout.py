@@ -66,6 +66,9 @@ def read_layout(path: str) -> FileLayout:
             tail = read_tail(file, path)
             carried = checksums.load(file, tail)
             schema = orc.ORCFile(file).schema
+            several = next((name for name in schema.names if schema.names.count(name) > 1), None)
+            if several is not None:
+                raise DataError(f"{path}: column {several}: expected one column of that name, found several")
             data_bytes, index_bytes = _bytes_of_columns(file, tail)
     except FileNotFoundError:
         raise DataError(f"{path}: expected an ORC file, found no file by that name") from None
@@ -161,7 +164,10 @@ def _bytes_of_columns(file: pa.NativeFile, tail: Tail) -> tuple[list[int], list[
 
 
 def _statistics(tail: Tail, number: int) -> Statistics | None:
-    return tail.column_statistics[tail.types[0].subtypes[number]] if tail.column_statistics else None
+    type_id = tail.types[0].subtypes[number]
+    # Those of nested types are empty where there is no row index.
+    told = tail.column_statistics and (tail.row_index_stride > 0 or not tail.types[type_id].subtypes)
+    return tail.column_statistics[type_id] if told else None
 
 
 def _text(value: bytes) -> str:

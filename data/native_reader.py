@@ -17,7 +17,7 @@ from data.plan import Plan
 from data.plan import plan as make_plan
 from data.prefetch import prefetched
 from data.read_spec import ReadSpec
-from data.sampling import Lookup, Sampling, Steps, file_key
+from data.sampling import Lookup, Sampling, Steps
 from data.stripes import Part
 from data.threads import decode_threads
 from data.where import Where, program
@@ -104,7 +104,7 @@ def orc_read(spec: ReadSpec, plan: Plan) -> OrcRead:
     sources = tuple(dict.fromkeys([*declared, *spec.filter_columns]))
     return OrcRead(
         paths=tuple(os.fsencode(path) for path in paths),
-        file_keys=np.array([file_key(path) for path in paths], np.uint64),
+        file_keys=np.array([plan.file_keys[path] for path in paths], np.uint64),
         parts=_parts(plan.parts, paths),
         kept=plan.kept if plan.exact else None,
         sources=sources,

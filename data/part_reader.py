@@ -170,8 +170,7 @@ class PartReader:
         assert self._spec.sampling is not None
         numbers = np.arange(part.rows) if positions is None else positions
         first = part.stripe.first_row + part.start
-        key = sampling.file_key(part.stripe.path)
-        return sampling.sample(self._spec.sampling, raw, key, numbers + first)
+        return sampling.sample(self._spec.sampling, raw, self._files.file_key(part.stripe.path), numbers + first)
 
     def _nothing(self, part: Part, lost: np.ndarray | None = None) -> PartRows:
         return PartRows(part, pa.RecordBatch.from_pylist([], self._schema), np.zeros(0, np.int64), lost, {})
@@ -219,6 +218,10 @@ class _OpenFiles:
                 f"counted from 0): expected a readable stripe, found: {error}"
             ) from error
 
+    def file_key(self, path: str) -> int:
+        """Of a file that has just been decoded."""
+        return self._file(path).file_key
+
     def _file(self, path: str) -> _OpenFile:
         if path in self._files:
             self._files.move_to_end(path)
@@ -234,6 +237,7 @@ class _OpenFile:
         self._file = open_input(path)
         self._orc = orc.ORCFile(self._file)
         tail = read_tail(self._file, path)
+        self.file_key = tail.file_key
         self._stripe_rows = [stripe.rows for stripe in tail.stripes]
         self._names = frozenset(tail.types[0].field_names)
         self._checksums = load(self._file, tail) if verify else None

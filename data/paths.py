@@ -8,6 +8,7 @@ import json
 import os
 import posixpath
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 from data import files
@@ -17,6 +18,7 @@ MANIFEST = "manifest.json"
 MANIFEST_VERSION = 1
 
 _SHOWN_PROBLEMS = 20
+_LOOKED_AT_FOLDERS = 1000
 
 
 def expand(patterns: Sequence[str], base: str) -> list[str]:
@@ -76,6 +78,8 @@ def read_manifest(path: str) -> dict[str, Any]:
 
 
 def _expand_one(pattern: str, base: str) -> list[str]:
+    if not pattern:
+        raise DataError("'': expected a file, folder or pattern, found an empty name")
     remote = files.is_remote(pattern)
     pattern = pattern if remote else files.local_path(pattern)
     full = pattern if remote else os.path.join(base, pattern)
@@ -174,6 +178,10 @@ def _join(folder: str, name: str) -> str:
 
 def _why_nothing(full: str, matches: Sequence[files.Entry]) -> str:
     if [match.path for match in matches] == [full]:
+        if not files.is_remote(full) and any(
+            name.endswith(".orc") for _, _, names in islice(os.walk(full), _LOOKED_AT_FOLDERS) for name in names
+        ):
+            return f"expected a folder with .orc files, found them only in its sub-folders: {_join(full, '**/*.orc')}"
         return "expected a folder with .orc files, found none in it"
     if matches:
         return "expected a pattern that names files, found only folders without .orc files"

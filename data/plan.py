@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
-from data.checksums import Checksums, load, verify_stripe
 from data.counting import Progress, count_kept
 from data.errors import DataError
-from data.files import open_input
 from data.footers import FileSummary, Footer, read_good_footers
-from data.orc_tail import Tail, read_tail
-from data.pruning import prune
+from data.pruning import Pruned, prune_each
 from data.read_spec import ReadSpec
 from data.stripes import Part, hulls, shard_parts, whole
-from data.where import Where
-
-_READ_AT_ONCE = 8
 
 
 @dataclass(frozen=True)
@@ -42,6 +34,10 @@ class Plan:
     """Files that are left out (`on_bad: skip`), with what is wrong with each."""
     files: FileSummary
     """The files that are read, all shards together."""
+    file_keys: Mapping[str, int]
+    """`Footer.file_key` of these files, by path."""
+    pruned: Pruned | None
+    """How many of the rows of these files may pass `where`, by what the files say of them; None without one."""
 
     @property
     def part_rows(self) -> np.ndarray:
@@ -81,7 +77,7 @@ def plan(spec: ReadSpec, progress: Progress | None = None, checked: Checked | No
     `spec.start` lies behind the end of its epoch.
     """
     checked = checked or check(spec)
-    ranges, checked = _ranges(checked, spec)
+    ranges, checked, pruned = _ranges(checked, spec)
     parts = shard_parts(ranges, spec.shard, spec.num_shards)
     kept = count_kept(spec, parts, progress) if spec.filter_columns and parts else None
     rows = sum(part.rows for part in parts) if kept is None else int(kept.sum())
@@ -91,7 +87,17 @@ def plan(spec: ReadSpec, progress: Progress | None = None, checked: Checked | No
             f"{', '.join(spec.paths)}: expected at least {spec.start.row} rows in a pass, to go on behind them, "
             f"found {rows}; the files changed"
         )
-    return Plan(parts, kept, rows, stream_batches(rows, spec), exact, checked.lost, checked.summary)
+    return Plan(
+        parts=parts,
+        kept=kept,
+        rows=rows,
+        batches=stream_batches(rows, spec),
+        exact=exact,
+        lost=checked.lost,
+        files=checked.summary,
+        file_keys={footer.path: footer.file_key for footer in checked.footers},
+        pruned=pruned,
+    )
 
 
 def stream_batches(rows: int, spec: ReadSpec) -> int:
@@ -106,49 +112,24 @@ def stream_batches(rows: int, spec: ReadSpec) -> int:
     return batches(max(rows - spec.start.row, 0)) + (epochs_left - 1) * batches(rows)
 
 
-def _ranges(checked: Checked, spec: ReadSpec) -> tuple[list[Part], Checked]:
+def _ranges(checked: Checked, spec: ReadSpec) -> tuple[list[Part], Checked, Pruned | None]:
     """The rows of all files that may pass `where`; files whose tails are damaged join the lost ones."""
-
-    def of_file(footer: Footer) -> Sequence[Part] | DataError:
-        try:
-            return _ranges_of_file(footer, spec)
-        except DataError as error:
-            if spec.on_bad == "error":
-                raise
-            return error
-
-    with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
-        found = list(zip(checked.footers, pool.map(of_file, checked.footers)))
-    lost = [(footer.path, str(parts)) for footer, parts in found if isinstance(parts, DataError)]
-    good = [(footer, parts) for footer, parts in found if not isinstance(parts, DataError)]
-    ranges = [part for _, parts in good for part in parts]
-    return ranges, Checked(tuple(footer for footer, _ in good), (*checked.lost, *lost))
-
-
-def _ranges_of_file(footer: Footer, spec: ReadSpec) -> Sequence[Part]:
     if spec.where is None:
-        return whole(footer.stripes)
-    with open_input(footer.path) as file:
-        tail = read_tail(file, footer.path)
-        checksums = load(file, tail) if spec.verify_checksums else None
-        try:
-            parts = prune(footer, tail, spec.where)
-            if checksums is not None:
-                _verify_excluded(file, footer, tail, checksums, parts, spec.where)
-        except DataError:
-            if spec.on_bad == "error":
-                raise
-            return whole(footer.stripes)  # the stripe with the damaged index is found when it is its turn
-    # Shuffling takes the parts of a stripe at different times, and a stripe is decoded as a whole.
-    return hulls(parts) if spec.shuffled else parts
-
-
-def _verify_excluded(
-    file: pa.NativeFile, footer: Footer, tail: Tail, checksums: Checksums, parts: Sequence[Part], where: Where
-) -> None:
-    """Compares the indexes that have excluded whole stripes with their checksums: nobody else will read those. Raises
-    `DataError`."""
-    left = {part.stripe.index for part in parts}
-    for part in prune(footer, replace(tail, row_index_stride=0), where):  # what statistics of stripes alone leave
-        if part.stripe.index not in left:
-            verify_stripe(file, checksums, part.stripe.index, where.columns)
+        return [part for footer in checked.footers for part in whole(footer.stripes)], checked, None
+    skip = spec.on_bad == "skip"
+    ranges: list[Part] = []
+    good, lost, total = [], list(checked.lost), Pruned()
+    for footer, found in zip(
+        checked.footers, prune_each(checked.footers, spec.where, spec.verify_checksums, keep_damaged=skip)
+    ):
+        if isinstance(found, DataError):
+            if not skip:
+                raise found
+            lost.append((footer.path, str(found)))
+            continue
+        parts, pruned = found
+        # Shuffling takes the parts of a stripe at different times, and a stripe is decoded as a whole.
+        ranges += hulls(parts) if spec.shuffled else parts
+        good.append(footer)
+        total += pruned
+    return ranges, Checked(tuple(good), tuple(lost)), total

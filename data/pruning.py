@@ -15,6 +15,8 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from data.bloom import BloomFilter, might_contain_double, might_contain_int
+from data.checksums import Checksums, VerifiedIndex, load, verify_index
+from data.errors import DataError
 from data.files import open_input
 from data.footers import Footer
 from data.orc_statistics import Statistics
@@ -28,7 +30,7 @@ from data.orc_tail import (
     row_groups,
     row_index,
 )
-from data.stripes import Part
+from data.stripes import Part, Stripe
 from data.where import And, Compare, Constant, In, IsNull, Node, Not, Or, Where
 
 _READ_AT_ONCE = 8
@@ -40,25 +42,30 @@ _MOST_ASKED = 1000
 class Pruned:
     """What was there, and what is left to be read."""
 
-    files: int
-    files_left: int
-    stripes: int
-    stripes_left: int
-    row_groups: int
+    files: int = 0
+    files_left: int = 0
+    stripes: int = 0
+    stripes_left: int = 0
+    row_groups: int = 0
     """A stripe without row index counts as one."""
-    row_groups_left: int
-    rows: int
-    rows_left: int
+    row_groups_left: int = 0
+    rows: int = 0
+    rows_left: int = 0
 
     def __add__(self, other: Pruned) -> Pruned:
         return Pruned(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
 
-def prune(footer: Footer, tail: Tail, where: Where) -> list[Part]:
+def prune(
+    footer: Footer, tail: Tail, where: Where, checksums: Checksums | None = None, keep_damaged: bool = False
+) -> list[Part]:
     """The rows of the file `footer` that may satisfy `where`, as runs of row groups in the order of the file.
 
     A stripe of which everything is kept is one part. `tail` is the file's own, with its statistics. Reads the stripes'
     indexes, of the columns of `where` only, and only where the statistics of the stripe do not decide.
+
+    checksums: of `checksums.load` for the file; with them no index is trusted before it is compared.
+    keep_damaged: a stripe with a damaged index is kept whole, to be found by whoever reads it.
 
     Raises `DataError` for a damaged index and a column that the file lacks.
     """
@@ -81,31 +88,42 @@ def prune(footer: Footer, tail: Tail, where: Where) -> list[Part]:
                 parts.append(Part(stripe, 0, stripe.rows))
                 continue
             file = file or open_input(footer.path)
-            stride = tail.row_index_stride
-            for start, end in _runs(_groups_left(file, tail, stripe.index, columns, ask_filters, test)):
-                rows = min(end * stride, stripe.rows) - start * stride
-                parts.append(Part(stripe, start * stride, rows))
+            try:
+                index = verify_index(file, checksums, stripe.index, where.columns) if checksums else file
+                left = _groups_left(index, tail, stripe.index, columns, ask_filters, test)
+            except DataError:
+                if not keep_damaged:
+                    raise
+                left = [True] * row_groups(tail, stripe.index)
+            parts += _parts(stripe, left, tail.row_index_stride)
     finally:
         if file is not None:
             file.close()
     return parts
 
 
-def prune_files(footers: Sequence[Footer], where: Where) -> tuple[list[Part], Pruned]:
-    """The parts of all files, in their order, and a summary; several files are looked at at once."""
+def prune_each(
+    footers: Sequence[Footer], where: Where, verify: bool = True, keep_damaged: bool = False
+) -> list[tuple[list[Part], Pruned] | DataError]:
+    """For each file its parts, as of `prune`, and a summary, or what is wrong with it; several are looked at at once.
 
-    def one(footer: Footer) -> tuple[list[Part], Pruned]:
-        with open_input(footer.path) as file:
-            tail = read_tail(file, footer.path)
-        parts = prune(footer, tail, where)
+    verify: compare what is read with the checksums in the file, where it has any.
+    """
+
+    def one(footer: Footer) -> tuple[list[Part], Pruned] | DataError:
+        try:
+            with open_input(footer.path) as file:
+                tail = read_tail(file, footer.path)
+                checksums = load(file, tail) if verify else None
+            parts = prune(footer, tail, where, checksums, keep_damaged)
+        except FileNotFoundError:
+            return DataError(f"{footer.path}: expected an ORC file, found none any more")
+        except DataError as error:
+            return error
         return parts, _summary(footer, tail, parts)
 
-    nothing = Pruned(*(0 for _ in fields(Pruned)))
-    if not footers:
-        return [], nothing
-    with ThreadPoolExecutor(min(_READ_AT_ONCE, len(footers))) as pool:
-        results = list(pool.map(one, footers))
-    return [part for parts, _ in results for part in parts], sum((pruned for _, pruned in results), start=nothing)
+    with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
+        return list(pool.map(one, footers))
 
 
 def _summary(footer: Footer, tail: Tail, parts: Sequence[Part]) -> Pruned:
@@ -150,7 +168,7 @@ _Test = Callable[[_Group], _May]
 
 
 def _groups_left(
-    file: pa.NativeFile,
+    file: pa.NativeFile | VerifiedIndex,
     tail: Tail,
     stripe: int,
     columns: Mapping[str, int],
@@ -180,6 +198,12 @@ def _groups_left(
             }
             left[number] = test(group._replace(filters=asked)).true
     return left
+
+
+def _parts(stripe: Stripe, left: Sequence[bool], stride: int) -> list[Part]:
+    """The runs of row groups that are left."""
+    ends = [(start * stride, min(end * stride, stripe.rows)) for start, end in _runs(left)]
+    return [Part(stripe, start, end - start) for start, end in ends]
 
 
 def _runs(left: Sequence[bool]) -> list[tuple[int, int]]:

@@ -24,6 +24,8 @@ class RawRows:
     """The rows of one stripe: columns by name, `[rows]` each."""
 
     path: str
+    file_key: int
+    """As of `data.orc_tail.Tail`."""
     first_row: int
     """Number in the file of the first row."""
     batch: pa.RecordBatch
@@ -74,7 +76,7 @@ def raw_rows(
                     if not skip_bad:
                         raise
                 if batch is not None:
-                    yield RawRows(path, first_row, batch)
+                    yield RawRows(path, tail.file_key, first_row, batch)
                 first_row += stripe.rows
                 done += stripe.rows
                 if progress:
@@ -95,7 +97,11 @@ def _decoded(file: orc.ORCFile, path: str, index: int, names: Sequence[str] | No
 def open_orc(path: str) -> orc.ORCFile:
     """The file as pyarrow reads it. Raises `DataError` when there is none to read."""
     try:
-        return orc.ORCFile(open_input(path))
+        file = open_input(path)
+        read_tail(file, path)  # tells better than pyarrow what is wrong
+        found = orc.ORCFile(file)
+        found.schema  # noqa: B018 - raises for types that pyarrow does not know
+        return found
     except FileNotFoundError:
         raise DataError(f"{path}: expected an ORC file, found no file by that name") from None
     except OSError as error:

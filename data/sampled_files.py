@@ -11,12 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from data.columns import Column, wrong_rows
 from data.errors import DataError
 from data.files import open_input
 from data.orc_tail import read_tail
 from data.orc_writer import OrcWriter
 from data.raw_rows import Progress, RawRows, open_orc, raw_rows
-from data.sampling import OFFSET, WEIGHT, Sampled, Sampling, file_key, labels_of, meets, of_label, sample
+from data.sampling import OFFSET, WEIGHT, Sampled, Sampling, labels_of, meets, of_label, sample
 from data.where import Where, mask
 
 METADATA = "ps_cluster.sampling"
@@ -47,11 +48,13 @@ class Tally:
 @dataclass(frozen=True)
 class Counts:
     """labels: by label 0 and 1, and, last, rows with another. factors: of each factor of the sampling the rows it
-    applies to, by group. skipped: rows that `where` leaves out; they are in no tally."""
+    applies to, by group. skipped: rows that `where` leaves out. lost: rows with a wrong value, and all of stripes that
+    cannot be decoded, where these are left out. Neither are in any tally."""
 
     labels: Tally
     factors: tuple[Tally, ...]
     skipped: int
+    lost: int = 0
 
 
 def count_sampled(
@@ -60,16 +63,21 @@ def count_sampled(
     paths: Sequence[str],
     where: Where | None = None,
     progress: Progress | None = None,
+    skip_bad: Sequence[Column] | None = None,
 ) -> Counts:
     """Counts exactly what `sampling` keeps of the rows of `paths` that `where` takes; reads only the columns it needs.
 
     groups: for each factor, int64 `[places in the table of its rate]`: the group of each place, from 0.
+    skip_bad: the columns that are trained on; rows in which one of them has a wrong value, and stripes in which one
+    cannot be decoded, are left out, as training does with `on_bad: skip`. None: a stripe that cannot be decoded is a
+    `DataError`, and wrong values are not looked for.
     """
-    counter = _Counter(sampling, groups)
-    names = tuple(dict.fromkeys([*sampling.columns, *(where.columns if where else ())]))
-    for stripe in raw_rows(paths, names, progress):
-        counter.add(stripe, where)
-    return counter.counts()
+    counter = _Counter(sampling, groups, where, skip_bad)
+    trained_on = [column.name for column in skip_bad or ()]
+    names = tuple(dict.fromkeys([*sampling.columns, *(where.columns if where else ()), *trained_on]))
+    for stripe in raw_rows(paths, names, progress, skip_bad is not None):
+        counter.add(stripe)
+    return counter.counts(paths)
 
 
 def write_sampled(
@@ -80,12 +88,13 @@ def write_sampled(
     metadata: Mapping[str, str],
     where: Where | None = None,
     progress: Progress | None = None,
+    skip_bad: Sequence[Column] | None = None,
 ) -> Counts:
     """Writes the kept rows of each file of `paths` as a file of its own in `folder`, all or nothing.
 
     A file has the columns of the one it comes from, then `sample_weight` and `sample_offset` (float); its metadata, and
     `metadata`. Its name is the old one, with a number in front when two are the same. Rows keep their order. Memory: a
-    stripe.
+    stripe. `skip_bad`: as for `count_sampled`.
 
     Raises `DataError` when `folder` exists and is not empty, and for a file that has columns of these names already.
     """
@@ -95,7 +104,7 @@ def write_sampled(
         taken = {WEIGHT, OFFSET} & set(open_orc(path).schema.names)
         if taken:
             raise DataError(f"{path}: column {min(taken)}: expected no such column, as sampling adds it")
-    counter = _Counter(sampling, groups)
+    counter = _Counter(sampling, groups, where, skip_bad)
     beside = f"{os.path.abspath(folder)}.{os.getpid()}.partial"
     os.makedirs(beside)
     try:
@@ -109,8 +118,8 @@ def write_sampled(
                 .append(pa.field(OFFSET, pa.float32()))
             )
             with OrcWriter(os.path.join(beside, name), schema, {**_metadata_of(path), **metadata}) as writer:
-                for stripe in raw_rows([path]):
-                    keep, sampled = counter.add(stripe, where)
+                for stripe in raw_rows([path], skip_bad=skip_bad is not None):
+                    keep, sampled = counter.add(stripe)
                     kept = stripe.batch.filter(pa.array(keep))
                     columns = [*kept.columns, pa.array(sampled.weight), pa.array(sampled.offset)]
                     writer.write(pa.RecordBatch.from_arrays(columns, schema=schema))
@@ -123,30 +132,43 @@ def write_sampled(
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
         raise
-    return counter.counts()
+    return counter.counts(paths)
 
 
 class _Counter:
     """Samples stripe by stripe and counts."""
 
-    def __init__(self, sampling: Sampling, groups: Sequence[np.ndarray]):
+    def __init__(
+        self,
+        sampling: Sampling,
+        groups: Sequence[np.ndarray],
+        where: Where | None,
+        skip_bad: Sequence[Column] | None,
+    ):
         self._sampling = sampling
         self._groups = groups
+        self._where = where
+        self._trained_on = skip_bad or ()
         self._labels = Tally.of(3)
         self._factors = tuple(Tally.of(int(group.max()) + 1) for group in groups)
-        self._skipped = 0
+        self._seen = self._skipped = self._wrong = 0
 
-    def add(self, stripe: RawRows, where: Where | None) -> tuple[np.ndarray, Sampled]:
+    def add(self, stripe: RawRows) -> tuple[np.ndarray, Sampled]:
         """Which rows are kept, bool `[rows]`; weights and offsets of these."""
         columns = stripe.columns
-        taken = mask(where, columns) if where else np.ones(stripe.rows, bool)
-        sampled = sample(self._sampling, columns, file_key(stripe.path), stripe.numbers)
+        self._seen += stripe.rows
+        taken = mask(self._where, columns) if self._where else np.ones(stripe.rows, bool)
+        self._skipped += int((~taken).sum())
+        for column in self._trained_on:
+            wrong = wrong_rows(columns[column.name], column) & taken
+            self._wrong += int(wrong.sum())
+            taken &= ~wrong
+        sampled = sample(self._sampling, columns, stripe.file_key, stripe.numbers)
         keep = sampled.keep & taken
         weight = np.zeros(stripe.rows)
         weight[sampled.keep] = sampled.weight
         weight[~keep] = 0
         labels = labels_of(columns[self._sampling.label])
-        self._skipped += int((~taken).sum())
         self._labels.add(np.where(labels < 0, 2, labels)[taken], keep[taken], weight[taken])
         for factor, group, tally in zip(self._sampling.factors, self._groups, self._factors):
             applies, position = meets(factor, columns, stripe.rows)
@@ -155,8 +177,10 @@ class _Counter:
         among_kept = taken[sampled.keep]
         return keep, Sampled(keep, sampled.weight[among_kept], sampled.offset[among_kept])
 
-    def counts(self) -> Counts:
-        return Counts(self._labels, self._factors, self._skipped)
+    def counts(self, paths: Sequence[str]) -> Counts:
+        """What came of the rows of `paths`, all of which were added unless their stripe cannot be decoded."""
+        rows = sum(open_orc(path).nrows for path in paths)
+        return Counts(self._labels, self._factors, self._skipped, rows - self._seen + self._wrong)
 
 
 def _names(paths: Sequence[str]) -> list[str]:

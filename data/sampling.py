@@ -12,9 +12,7 @@ size or order. The C++ reader gives the same bits; every sum and product below i
 from __future__ import annotations
 
 import base64
-import hashlib
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -223,21 +221,12 @@ class Effect:
     offset: np.ndarray
 
 
-def file_key(path: str) -> int:
-    """What tells the rows of one file from those of another: 64 bits of the hash of its base name.
-
-    Files of one base name in different folders draw the same numbers for the same row.
-    """
-    name = os.path.basename(path).encode("utf-8", "surrogateescape")
-    return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "little")
-
-
 def sample(sampling: Sampling, columns: Mapping[str, pa.Array], file_key: int, rows: np.ndarray) -> Sampled:
     """Samples rows of one file.
 
     Args:
         columns: raw values of `sampling.columns` at least, by name, `[rows]` each.
-        file_key: of the rows' file.
+        file_key: of the rows' file, by `data.orc_tail.Tail`.
         rows: int64 `[rows]`, their numbers in the file.
 
     A row whose label is neither 0 nor 1 (or null) is kept, with weight 1 and offset 0: whoever checks labels finds it.

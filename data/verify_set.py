@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import multiprocessing
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -13,8 +16,13 @@ from typing import Any
 import pyarrow as pa
 
 from data import files
+from data.errors import DataError
 from data.paths import MANIFEST, expand, read_manifest
 from data.verify import FileReport, verify_file
+
+PATIENCE_SECONDS = 600.0
+_SLOWEST_BYTES_PER_SECOND = 1 << 20
+_REMOTE_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -54,19 +62,27 @@ def _manifest(path: str) -> str | None:
 
 
 def verify_files(
-    listed: Sequence[Listed], processes: int, progress: Callable[[int], None] = lambda rows: None
+    listed: Sequence[Listed],
+    processes: int,
+    progress: Callable[[int], None] = lambda rows: None,
+    patience_seconds: float = PATIENCE_SECONDS,
 ) -> Iterator[FileReport]:
-    """A report for each file, in any order. `progress` is called with the rows of each stripe that is begun."""
+    """A report for each file, in any order. `progress` is called with the rows of each stripe that is begun.
+
+    A process that does not come to the next stripe, or to the first one, within `patience_seconds` and the time that
+    the file's bytes take at `_SLOWEST_BYTES_PER_SECOND` is ended: on damaged bytes a decoder may run for ever.
+    """
     context = multiprocessing.get_context("spawn")
     waiting = list(reversed(listed))
     workers: dict[Connection, _Worker] = {}
     try:
         while waiting or workers:
             while waiting and len(workers) < processes:
-                worker = _Worker(context)
+                worker = _Worker(context, patience_seconds)
                 workers[worker.connection] = worker
                 worker.give(waiting.pop())
-            for connection in wait(list(workers)):
+            first_deadline = min(worker.deadline for worker in workers.values())
+            for connection in wait(list(workers), max(first_deadline - time.monotonic(), 0)):
                 worker = workers[connection]  # type: ignore[index]
                 try:
                     kind, value = worker.connection.recv()
@@ -75,8 +91,8 @@ def verify_files(
                     yield worker.died()
                     continue
                 if kind == "stripe":
-                    worker.stripe, rows = value
-                    progress(rows)
+                    worker.begins(value[0])
+                    progress(value[1])
                     continue
                 yield value
                 if waiting:
@@ -84,35 +100,74 @@ def verify_files(
                 else:
                     del workers[worker.connection]
                     worker.stop()
+            now = time.monotonic()
+            for worker in [worker for worker in workers.values() if worker.deadline <= now]:
+                if not worker.connection.poll():  # else it came to an end just now
+                    del workers[worker.connection]
+                    yield worker.hung()
     finally:
         for worker in workers.values():
             worker.stop()
 
 
+def _bytes_of(listed: Listed) -> int:
+    """Size of a file, about: a remote one is not asked for it."""
+    told = (listed.manifest or {}).get("bytes")
+    if isinstance(told, int):
+        return told
+    if files.is_remote(listed.path):
+        return _REMOTE_BYTES
+    try:
+        return files.file_bytes(listed.path)
+    except (OSError, DataError):  # the process will tell
+        return 0
+
+
 class _Worker:
     """A process that verifies one file after the other."""
 
-    def __init__(self, context: Any):
+    def __init__(self, context: Any, patience_seconds: float):
         self.connection, theirs = context.Pipe()
         self.process = context.Process(target=_work, args=(theirs,), daemon=True)
         self.process.start()
         theirs.close()
         self.path = ""
         self.stripe: int | None = None
+        self.deadline = math.inf
+        self._patience_seconds = patience_seconds
+        self._file_seconds = 0.0
 
     def give(self, listed: Listed) -> None:
         self.path, self.stripe = listed.path, None
-        self.connection.send(listed)
+        self._file_seconds = _bytes_of(listed) / _SLOWEST_BYTES_PER_SECOND
+        self._wait_on()
+        with contextlib.suppress(OSError):  # it died; that is found when it is listened to
+            self.connection.send(listed)
+
+    def begins(self, stripe: int) -> None:
+        """It came to a stripe."""
+        self.stripe = stripe
+        self._wait_on()
+
+    def hung(self) -> FileReport:
+        """Ends a process that takes too long."""
+        self.stop()
+        return self._report(f"the decoder did not end within {self._patience_seconds + self._file_seconds:,.0f} s")
 
     def died(self) -> FileReport:
+        """What came of the file of a process that is gone."""
         self.process.join()
-        where = self.path if self.stripe is None else f"{self.path}: stripe {self.stripe}"
         code = self.process.exitcode
         self.connection.close()
         text = f"signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"exit code {code}"
-        return FileReport(
-            self.path, problems=[f"{where}: expected values that can be decoded, the decoder ended by {text}"]
-        )
+        return self._report(f"the decoder ended by {text}")
+
+    def _report(self, what: str) -> FileReport:
+        where = self.path if self.stripe is None else f"{self.path}: stripe {self.stripe}"
+        return FileReport(self.path, problems=[f"{where}: expected values that can be decoded, {what}"])
+
+    def _wait_on(self) -> None:
+        self.deadline = time.monotonic() + self._patience_seconds + self._file_seconds
 
     def stop(self) -> None:
         self.process.kill()

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
 def run() -> int:
     """Runs the command line; returns its exit code."""
+    _open_closed_streams()
     try:
         from ps_cluster.cli.main import main
 
         return main()
     except KeyboardInterrupt:
         return 130
+
+
+def _open_closed_streams() -> None:
+    """Opens what a shell closed (`>&-`) as nothing: else the next file that is opened would be standard output."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, this one
+            setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115 - open as long as the process
 
 
 if __name__ == "__main__":

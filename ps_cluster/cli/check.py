@@ -14,10 +14,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Prints one line on a right job file; a wrong one raises UserError with all its problems."""
+    from dataclasses import asdict
+
     from ps_cluster.errors import UserError
     from ps_cluster.job.load import load_job
     from ps_cluster.job.resolve import tables_of
     from ps_cluster.job.samples import look_at_samples
+    from ps_cluster.report.text import may_match
 
     job_file = load_job(args.job)
     looked = look_at_samples(job_file)
@@ -30,6 +33,8 @@ def run(args: argparse.Namespace) -> int:
         f"{_count(len(tables_of(job)), 'table')}, {processes}"
         + (f", {looked.rows:,} rows in {_count(looked.files, 'file')}" if looked.files else "")
     )
+    if looked.pruned is not None:
+        print(f"where: {may_match(asdict(looked.pruned))}")
     for problem in looked.problems:  # such files are left out
         print(problem)
     return 0

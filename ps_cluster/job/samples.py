@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from data.errors import DataError
 from data.files import is_address
 from data.footers import Footer, column_problems, read_each
 from data.paths import expand
+from data.pruning import Pruned, prune_each
 from data.read_spec import ReadSpec
 from data.sampling import Sampling
 from data.where import Where, parse, type_problems
@@ -60,6 +61,8 @@ class Looked:
 
     files: int = 0
     rows: int = 0
+    pruned: Pruned | None = None
+    """How many of the rows may meet the condition, by what the files say of them; None without a condition."""
     problems: list[str] = field(default_factory=list)
     """A line each, in the order of the job file's lines."""
 
@@ -72,6 +75,7 @@ def look_at_samples(job_file: JobFile) -> Looked:
     document = parse_yaml(job_file.text)
     looked = Looked()
     told: dict[tuple[Path, str], tuple[str, int]] = {}
+    good: list[tuple[Footer, Path]] = []
     for side in ("train", "test"):
         for number, pattern in enumerate(getattr(job_file.job.data, side)):
             if is_address(pattern):
@@ -86,10 +90,18 @@ def look_at_samples(job_file: JobFile) -> Looked:
                     told[("data", side, number), path] = str(footer), 1
                     continue
                 looked.rows += sum(stripe.rows for stripe in footer.stripes)
-                for place, problem in _problems(job_file.job, footer):
+                problems = list(_problems(job_file.job, footer))
+                for place, problem in problems:
                     kind = place, problem.removeprefix(path)  # once for all files
                     first, files = told.get(kind, (problem, 0))
                     told[kind] = first, files + 1
+                if not problems:
+                    good.append((footer, ("data", side, number)))
+    for (footer, place), found in zip(good, _pruned(job_file.job, [footer for footer, _ in good])):
+        if isinstance(found, DataError):
+            told[place, footer.path] = str(found), 1
+        else:
+            looked.pruned = (looked.pruned or Pruned()) + found
     lines = []
     for (place, _), (problem, files) in told.items():
         line = document.line(Problem(place, "", ""))
@@ -100,6 +112,15 @@ def look_at_samples(job_file: JobFile) -> Looked:
     if len(lines) > _SHOWN:
         looked.problems.append(f"{job_file.path}: and {len(lines) - _SHOWN} more problems")
     return looked
+
+
+def _pruned(job: Job, footers: Sequence[Footer]) -> list[Pruned | DataError]:
+    """What the condition leaves of each file, or what is wrong with it; nothing without a condition."""
+    where = where_of(job)
+    if where is None:
+        return []
+    found = prune_each(footers, where, job.data.verify_checksums, keep_damaged=job.data.on_bad == "skip")
+    return [one if isinstance(one, DataError) else one[1] for one in found]
 
 
 def _problems(job: Job, footer: Footer) -> Iterator[tuple[Path, str]]:

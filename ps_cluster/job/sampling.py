@@ -25,6 +25,7 @@ from ps_cluster.job.resolve import JobFile
 
 DAY_UNITS = {"milliseconds": 86_400_000, "seconds": 86_400}
 _SHOWN_PROBLEMS = 20
+_LAST_SECOND = 95_617_584_000  # 5000-01-01
 
 
 @dataclass(frozen=True)
@@ -150,6 +151,11 @@ def resolve_sampling(
     if section.time and (section.replay or any(rule.newest_hours for rule in section.rules)):
         _raise([line for path in paths for line in _time_problems(section.time.column, schemas[path], path)])
         newest = newest_time(paths, section.time.column, where, skip_bad, progress)
+        if newest >= _LAST_SECOND * DAY_UNITS[section.time.unit] // 86_400:
+            raise DataError(
+                f"data.sampling.time: column {section.time.column}: expected {section.time.unit} since 1970, found "
+                f"{newest}, which were after the year 5000; is the unit right?"
+            )
     seed = (training_seed if section.seed is None else section.seed) % 2**64
     made = [_of_rule(index, rule, section, newest, folder) for index, rule in enumerate(section.rules)]
     sampling = Sampling(label, seed, tuple(factor for factor, _ in made))

@@ -97,8 +97,9 @@ class Replay(_Section):
 class Sampling(_Section):
     """Which training rows are kept and how much they count; test rows are never sampled.
 
-    Rows are drawn by (seed, file name, row number), the same in every epoch and for any number of workers. Every row
-    carries what was done to the odds of its label, so that predictions are calibrated as if nothing had been sampled.
+    Rows are drawn by (seed, file, row number), the same in every epoch and for any number of workers; a file is told by
+    its content, not by its name. Every row carries what was done to the odds of its label, so that predictions are
+    calibrated as if nothing had been sampled.
     """
 
     seed: Annotated[NonNegativeInt, Field(le=2**64 - 1)] | None = Field(

@@ -49,6 +49,11 @@ class Report(BaseModel):
     epochs: int | None = Field(None, description="Passes over the training data that the job asks for.")
     dense_parameters: int | None = Field(None, description="Numbers in the dense weights.")
     where: str | None = Field(None, description="The condition that rows have to meet; null: all are read.")
+    pruned: dict[str, int] | None = Field(
+        None,
+        description="Files, stripes, row groups and rows of the training data, and how many of each (`…_left`) may "
+        "meet `where` by what the files say of them; null without `where`.",
+    )
     reading: dict[str, ReadingReport] = Field(
         {}, description="By side, `train` and `test`: what was wrong with the samples."
     )
@@ -95,6 +100,7 @@ def report_of(events: Iterable[Mapping[str, Any]]) -> Report:
     figures = {
         **{name: start.get(name) for name in same},
         "where": start.get("where"),
+        "pruned": start.get("pruned"),
         "reading": {
             side: {name: read[name] for name in ReadingReport.model_fields} for side, read in status.reading.items()
         },

@@ -27,8 +27,10 @@ def summary_of(resolved: Resolved, counts: Counts) -> dict[str, Any]:
         "seed": resolved.sampling.seed,
         "newest_time": resolved.newest,
         "left_out_by_where": counts.skipped,
+        "lost": counts.lost,
         "all": _row(labels.read.sum(), labels.kept.sum(), labels.weight.sum()),
         "labels": [{"label": label, **_group(labels, label)} for label in (0, 1)],
+        "other_labels": _group(labels, 2),
         "positive_share": {
             name: _ratio(values[1], values[0] + values[1])
             for name, values in (("read", labels.read), ("kept", labels.kept), ("weight", labels.weight))
@@ -60,6 +62,8 @@ def table_of(summary: dict[str, Any]) -> Iterator[str]:
     """The summary for people, line by line."""
     rows: list[tuple[str, float | None, dict[str, Any]]] = [("all rows", None, summary["all"])]
     rows += [(f"  label {one['label']}", None, one) for one in summary["labels"]]
+    if summary["other_labels"]["read"]:
+        rows.append(("  another label or none", None, summary["other_labels"]))
     for rule in summary["rules"]:
         groups = rule["groups"]
         if len(groups) == 1:
@@ -70,7 +74,7 @@ def table_of(summary: dict[str, Any]) -> Iterator[str]:
     replay = summary["replay"]
     if replay is not None:
         newest, older = replay["days"][: replay["newest_days"]], replay["days"][replay["newest_days"] :]
-        rows.append((f"replay: newest {replay['newest_days']} days", 1.0, _sum(newest)))
+        rows.append((f"replay: {_newest(replay)}", 1.0, _sum(newest)))
         rows.append(("  older", None, _sum(older)))
         rows += [(f"    {day['rows']}", day["rate"], day) for day in older[:_SHOWN_DAYS] if day["read"]]
     width = min(max(len(name) for name, _, _ in rows), 70)
@@ -82,19 +86,28 @@ def table_of(summary: dict[str, Any]) -> Iterator[str]:
         weight = "" if row["mean_weight"] is None else f"{row['mean_weight']:.3f}"
         yield f"{shown:{width}} {rate_text:>7} {row['read']:>14,} {row['kept']:>14,} {share:>7} {weight:>7}"
     if replay is not None and len(older) > _SHOWN_DAYS:
-        yield f"    and {len(older) - _SHOWN_DAYS} more days (--json shows all)"
+        more = len(older) - _SHOWN_DAYS
+        yield f"    and {more:,} more day{'s' * (more != 1)} (--json shows all)"
     if summary["left_out_by_where"]:
-        yield f"left out by where: {summary['left_out_by_where']:,} rows"
+        yield f"left out by where: {_rows(summary['left_out_by_where'])}"
+    if summary["lost"]:
+        yield f"left out by on_bad, as damaged or wrong: {_rows(summary['lost'])}"
     before, kept, weighted = (summary["positive_share"][name] for name in ("read", "kept", "weight"))
     if None not in (before, kept, weighted):
         yield f"label 1: {before:.2%} of the rows read, {kept:.2%} of those kept, {weighted:.2%} by weight"
     if replay is not None:
-        yield (
-            f"newest {replay['newest_days']} days: {replay['newest_share']:.2%} of the rows kept, "
-            f"{replay['asked']:.2%} asked for"
-        )
+        yield (f"{_newest(replay)}: {replay['newest_share']:.2%} of the rows kept, {replay['asked']:.2%} asked for")
         if replay["problem"]:
             yield f"replay: {replay['problem']}"
+
+
+def _newest(replay: dict[str, Any]) -> str:
+    days = replay["newest_days"]
+    return "newest day" if days == 1 else f"newest {days:,} days"
+
+
+def _rows(many: int) -> str:
+    return f"{many:,} row{'' if many == 1 else 's'}"
 
 
 def _group(tally: Tally, index: int) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ps_cluster.report.status import Status
-from ps_cluster.report.text import count, counted, duration, figure, size
+from ps_cluster.report.text import count, counted, duration, figure, may_match, size
 
 _SHOWN_FILES = 5
 _SHOWN_COLUMNS = 5
@@ -42,6 +42,7 @@ def head(start: Mapping[str, Any]) -> Block:
         ("data", start["data"]),
         ("", _joined(rows)),
         ("where", start.get("where") or ""),
+        ("", may_match(start["pruned"]) if start.get("pruned") else ""),
         *_left_out(start.get("files_lost") or []),
         ("model", start["model"]),
         ("", _joined(model)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 
 def count(number: float) -> str:
@@ -13,6 +14,13 @@ def count(number: float) -> str:
 def counted(number: int, one: str, many: str | None = None) -> str:
     """`1 worker`, `2 workers`, `0 PS`."""
     return f"{count(number)} {one if number == 1 else many or one + 's'}"
+
+
+def may_match(pruned: Mapping[str, int]) -> str:
+    """`1 of 8 stripes, 3 of 56 row groups, 300 of 5,600 rows may match`, from a `data.pruning.Pruned` as a dict."""
+    nouns = {"stripes": "stripe", "row_groups": "row group", "rows": "row"}
+    parts = [f"{count(pruned[f'{name}_left'])} of {counted(pruned[name], noun)}" for name, noun in nouns.items()]
+    return f"{', '.join(parts)} may match"
 
 
 def size(size_bytes: float) -> str:

@@ -73,6 +73,7 @@ class Teller:
                 tables=len(tables_of(job)),
                 sampling=sampling.record() if sampling else None,
                 where=job.data.where,
+                pruned=asdict(train.plan.pruned) if train.plan.pruned else None,
                 files_lost=_files_lost(train, test),
             )
         )

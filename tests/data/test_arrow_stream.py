@@ -21,10 +21,11 @@ from data.arrow_stream import BatchReader, _dataset
 from data.columns import Column
 from data.errors import DataError
 from data.files import open_input
+from data.footers import read_footer
 from data.orc_tail import column_id, read_tail, stripe_streams
 from data.orc_writer import OrcWriter, Settings
 from data.read_spec import ReadSpec
-from data.sampling import Constant, Factor, Sampling, file_key, sample
+from data.sampling import Constant, Factor, Sampling, sample
 from data.stream_format import END_OF_STREAM, stream_schema
 from data.where import parse
 from tests.data import orc_files
@@ -439,7 +440,7 @@ def test_sampling_keeps_rows_and_adds_weights_and_offsets(checked, how):
         assert [spec[name] for name in ("sample_weight", "sample_offset")] == [tf.TensorSpec([None], tf.float32)] * 2
         batches = [values for values, _ in reader.dataset]
     table = {"label": pa.array(np.arange(150) % 2)}
-    expected = sample(sampling, table, file_key(checked), np.arange(150))
+    expected = sample(sampling, table, read_footer(checked).file_key, np.arange(150))
     ids = np.flatnonzero(expected.keep)
     rows = dict(zip(ids.tolist(), zip(expected.weight.tolist(), expected.offset.tolist())))
     rows = {i: row for i, row in rows.items() if i > 30 or "where" not in how}

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from pyarrow import orc
 
 from data import checksums
-from data.checksums import add_checksums, add_metadata, load, verify_stripe
+from data.checksums import add_checksums, add_metadata, load, verify_index, verify_stripe
 from data.errors import DataError
-from data.orc_tail import read_tail, stripe_streams
+from data.orc_tail import bloom_filters, column_id, read_stripe_footer, read_tail, row_index, stripe_streams
 from data.orc_writer import OrcWriter, Settings
 from tests.data import orc_files
 
@@ -73,7 +73,7 @@ def test_the_value_is_laid_out_as_documented(tmp_path, codec):
         value = reader.user_metadata["ps_cluster.checksums"]
         stripes = [(stripe.bytes_offset, stripe.bytes_length) for stripe in reader.iter_stripes()]
     version, columns, count = struct.unpack_from("<III", value)
-    assert (version, columns, count) == (1, 4, len(stripes))
+    assert (version, columns, count) == (2, 4, len(stripes))
     start, length, crc = struct.unpack_from("<QII", value, 12)
     assert start == sum(stripes[-1])
     assert zlib.crc32(content[start : start + length]) == crc
@@ -81,9 +81,12 @@ def test_the_value_is_laid_out_as_documented(tmp_path, codec):
     for offset, stripe_length in stripes:
         covered = []
         for _ in range(columns + 1):
-            index, index_bytes, data, data_bytes, crc = struct.unpack_from("<QIQII", value, position)
-            position += 28
-            assert zlib.crc32(content[index : index + index_bytes] + content[data : data + data_bytes]) == crc
+            index, index_bytes, data, data_bytes, *crcs = struct.unpack_from("<QIQIII", value, position)
+            position += 32
+            assert crcs == [
+                zlib.crc32(content[index : index + index_bytes]),
+                zlib.crc32(content[data : data + data_bytes]),
+            ]
             covered += [*range(index, index + index_bytes), *range(data, data + data_bytes)]
         assert sorted(covered) == list(range(offset, offset + stripe_length))  # every byte once
     assert struct.unpack_from("<I", value, position) == (zlib.crc32(value[:position]),)
@@ -137,7 +140,8 @@ def test_the_damaged_column_is_named_and_the_others_pass(tmp_path):
         streams = [stream for stream in stripe_streams(file, tail, 1) if stream.bytes]
         footer = tail.stripes[1].footer_offset
     owner = {0: None, 1: "id", 2: "list", 3: "list", 4: "value", 5: "flag"}
-    for offset, name in [*((s.offset + s.bytes // 2, owner[s.column]) for s in streams), (footer + 3, None)]:
+    places = [(s.offset + s.bytes // 2, owner[s.column], s.is_index) for s in streams]
+    for offset, name, is_index in [*places, (footer + 3, None, False)]:
         copy = str(shutil.copy(path, tmp_path / "b.orc"))
         with open(copy, "rb+") as handle:
             handle.seek(offset)
@@ -147,12 +151,24 @@ def test_the_damaged_column_is_named_and_the_others_pass(tmp_path):
         with pa.memory_map(copy) as file:
             sums = load(file, read_tail(file, copy))
             verify_stripe(file, sums, 0)
-            what = f"column {name}" if name else "indexes of the rows and footer"
+            if name:
+                what = f"column {name}" + (r" \(index\)" if is_index else "")
+            else:
+                what = "index of the rows" if is_index else "footer"
             with pytest.raises(DataError, match=rf"b\.orc: stripe 1: {what}: expected CRC"):
                 verify_stripe(file, sums, 1, [name] if name else [])
             others = [other for other in SCHEMA.names if other != name]
             if name:
                 verify_stripe(file, sums, 1, others)
+                verify_index(file, sums, 1, others)
+            if is_index and name:
+                with pytest.raises(DataError, match=rf"b\.orc: stripe 1: {what}: expected CRC"):
+                    verify_index(file, sums, 1, [name])
+            elif offset >= footer:  # it says where the indexes lie
+                with pytest.raises(DataError, match=r"b\.orc: stripe 1: footer: expected CRC"):
+                    verify_index(file, sums, 1, ["id"])
+            else:
+                verify_index(file, sums, 1, SCHEMA.names)
 
 
 @settings(max_examples=20, deadline=None)
@@ -221,16 +237,19 @@ def test_the_name_of_the_checksums_is_not_to_be_used(tmp_path):
         add_metadata(path, {checksums.KEY: b""})
 
 
+class Counting:
+    """A file, and what was read of it: (offset, length)."""
+
+    def __init__(self, file):
+        self.file, self.reads = file, []
+
+    def read_at(self, length, offset):
+        self.reads.append((offset, length))
+        return self.file.read_at(length, offset)
+
+
 def test_ranges_that_touch_are_read_at_once(tmp_path):
     path = write(tmp_path / "a.orc", 1, 300)
-
-    class Counting:
-        def __init__(self, file):
-            self.file, self.reads = file, []
-
-        def read_at(self, length, offset):
-            self.reads.append((offset, length))
-            return self.file.read_at(length, offset)
 
     with pa.memory_map(path) as file:
         tail = read_tail(file, path)
@@ -239,3 +258,28 @@ def test_ranges_that_touch_are_read_at_once(tmp_path):
         verify_stripe(counting, sums, 0)
         stripe = tail.stripes[0]
         assert counting.reads == [(stripe.offset, stripe.end - stripe.offset)]
+
+
+def test_of_an_index_only_its_bytes_and_the_stripes_footer_are_read_and_kept(tmp_path):
+    path = write(tmp_path / "a.orc", 1, 300, row_index_stride=50, bloom_columns=("id", "value"))
+    content = (tmp_path / "a.orc").read_bytes()
+    with pa.memory_map(path) as file:
+        tail = read_tail(file, path)
+        counting = Counting(file)
+        index = verify_index(counting, load(file, tail), 0, ["id", "value"])
+        footer = read_stripe_footer(index, tail, 0)
+        of_columns = {
+            name: [s for s in footer.streams if s.is_index and s.column == column_id(tail, name)]
+            for name in SCHEMA.names
+        }
+        expected = [(s[0].offset, sum(one.bytes for one in s)) for s in (of_columns["id"], of_columns["value"])]
+        info = tail.stripes[0]
+        assert counting.reads == [*expected, (info.footer_offset, info.footer_bytes)]
+        for name in ("id", "value"):
+            column = column_id(tail, name)
+            assert row_index(index, tail, 0, column) == row_index(file, tail, 0, column)
+            assert len(bloom_filters(index, tail, 0, column)) == 6
+            for stream in of_columns[name]:
+                assert index.read_at(stream.bytes, stream.offset) == content[stream.offset :][: stream.bytes]
+        with pytest.raises(DataError, match="an index that they do not cover"):
+            row_index(index, tail, 0, column_id(tail, "flag"))

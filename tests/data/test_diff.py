@@ -164,6 +164,17 @@ def table(tmp_path, name, **columns):
     return path
 
 
+def test_columns_whose_values_cannot_be_compared_are_told_and_no_equality_is_claimed(tmp_path):
+    path = str(tmp_path / "a.orc")
+    kind = "struct<k:int,u:uniontype<int,string>,l:array<uniontype<int,string>>>"
+    orc_files.write(tmp_path / "a.orc", kind, [[(1, "x", ["y"])]])
+    for key in ((), ("k",)):
+        found = diff([path], [path], key)
+        assert not found.equal and found.same == 1
+        assert [line.split(":")[0] for line in found.schema] == ["column u", "column l"]
+        assert all(line.endswith("; not compared") for line in found.schema)
+
+
 def test_the_width_of_a_type_is_a_note_and_no_difference(tmp_path):
     a = table(tmp_path, "a", x=pa.array([1, 2], pa.int8()), y=pa.array([0.5, None], pa.float32()))
     b = table(tmp_path, "b", y=pa.array([0.5, None]), x=pa.array([1, 2]))

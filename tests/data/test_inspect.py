@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pyarrow as pa
+import pyorc
 import pytest
 from pyarrow import orc
 
@@ -276,7 +277,7 @@ def test_many_days_become_few_bars(tmp_path):
     orc.write_table(pa.table({"timestamp": [START_MS + day * DAY_MS for day in range(0, 3000, 3)]}), path)
     page = Page(html(inspect([path]), "set"))
     assert page.rects < 420
-    assert "at most 3 rows 8 days" in page.text
+    assert "at most 3 rows in 8 days" in page.text
 
 
 def test_files_with_other_columns_or_types_are_told_together(tmp_path):
@@ -329,3 +330,48 @@ def test_small_words():
     assert [share(n, 10**6) for n in (0, 1, 500_000, 999_999, 10**6)] == ["0%", "0.01%", "50.00%", "99.99%", "100%"]
     assert moment(START_MS) == "2026-01-01 00:00:00"
     assert moment(10**17) == f"{10**17} ms"
+
+
+def test_odd_names_stay_in_their_line(tmp_path):
+    path = str(tmp_path / "a\nb.orc")
+    orc.write_table(pa.table([pa.array([0.0, -0.0]), pa.array([1, 2])], names=["x\ny", ""]), path)
+    report = inspect([path, path])
+    lines = text(report).splitlines()
+    (row,) = [line for line in lines if line.startswith("x\\ny ")]
+    assert row.split()[-2:] == ["0", "0"]  # not -0
+    assert sum("a\\nb.orc" in line for line in lines) == 2
+    assert "x\\ny" in html(report, "title")
+
+
+def test_columns_of_one_name_are_refused(tmp_path):
+    path = str(tmp_path / "a.orc")
+    orc.write_table(pa.table([pa.array([1]), pa.array([2])], names=["a", "a"]), path)
+    for fast in (False, True):
+        with pytest.raises(DataError, match=r"a.orc: column a: expected one column of that name, found several"):
+            inspect([path], fast)
+
+
+def test_floats_that_are_not_finite_are_told(files):
+    report = inspect(files[0])
+    assert report.profile is not None
+    many = report.profile.columns["score"].not_finite
+    assert many == 4
+    assert f"score: {many} values NaN or infinite" in text(report).splitlines()
+    assert f"score: {many} values NaN or infinite" in html(report, "title")
+
+
+def test_what_a_file_without_row_index_says_of_lists_is_not_believed(tmp_path):
+    path = tmp_path / "a.orc"
+    with open(path, "wb") as file, pyorc.Writer(file, "struct<l:array<int>,n:int>", row_index_stride=0) as writer:
+        writer.writerows([([1], 1), (None, None), ([], 3)])
+    columns = inspect([str(path)], fast=True).columns
+    assert (columns["l"].values, columns["n"].values) == (None, 2)
+
+
+def test_a_time_column_of_two_types_is_no_time(tmp_path):
+    paths = []
+    for number, kind in enumerate((pa.int64(), pa.timestamp("ns"))):
+        paths.append(str(tmp_path / f"{number}.orc"))
+        orc.write_table(pa.table({"timestamp": pa.array([START_MS], pa.int64()).cast(kind)}), paths[-1])
+    assert inspect(paths).time is None
+    assert inspect(paths[:1]).time is not None

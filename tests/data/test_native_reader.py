@@ -1,5 +1,6 @@
 """The native reader gives what the tfio reader gives: batches, counts, errors; and its iterators can be saved."""
 
+import contextlib
 import gc
 import itertools
 import random
@@ -21,8 +22,11 @@ from data import checksums
 from data.batches import Shard, batches
 from data.columns import Column
 from data.errors import DataError
+from data.files import open_input
 from data.native_reader import NativeReader, orc_read
 from data.orc import open_reader
+from data.orc_tail import read_tail, stripe_streams
+from data.orc_writer import OrcWriter, Settings
 from data.plan import plan as make_plan
 from data.read_spec import Position, ReadSpec
 from data.sampling import Constant, Factor, Lookup, Sampling, Steps
@@ -430,6 +434,51 @@ def test_wrong_byte_is_found_by_the_checksums_before_it_is_decoded(tmp_path):
         assert (sum(info[3] for info, _ in found), sum(info[1] for info, _ in found)) == (600, 500)
 
 
+def index_places(path):
+    """The bytes of the indexes of all stripes: (stripe, ORC type id, place)."""
+    with open_input(path) as file:
+        tail = read_tail(file, path)
+        streams = [(n, s) for n in range(len(tail.stripes)) for s in stripe_streams(file, tail, n) if s.is_index]
+    return [(n, s.column, place) for n, s in streams for place in range(s.offset, s.offset + s.bytes)]
+
+
+def test_no_wrong_byte_of_an_index_hides_rows_from_a_condition(tmp_path):
+    path = f"{tmp_path}/a.orc"
+    rows, of_stripe = 40, 20
+    day = np.tile([1, 9], rows // 2)
+    day[[7, 31]] = 5
+    table = pa.table({"id": np.arange(rows), "day": day})
+    how = Settings(stripe_rows=of_stripe, row_index_stride=10, bloom_columns=("day",), bloom_fpp=0.3)
+    with OrcWriter(path, table.schema, settings=how) as writer:
+        writer.write(table)
+    in_order = ReadSpec((path,), (Column("id", "int64"),), 10, where=parse("day == 5"))
+    whole = Path(path).read_bytes()
+    places = index_places(path)
+    seen = set()
+    hidden = 0
+    for number, (stripe, column, place) in enumerate(places):
+        Path(path).write_bytes(whole[:place] + bytes([whole[place] ^ (1 << number % 8)]) + whole[place + 1 :])
+        spec = replace(in_order, shuffle_rows=30 if number % 2 else 0)
+        skipping = replace(spec, on_bad="skip")
+        what = ["index of the rows", "column id (index)", "column day (index)"][column]
+        try:
+            told = same(spec)
+        except DataError as error:  # by the plan
+            told = str(error)
+        assert isinstance(told, str) and told.startswith(f"{path}: stripe {stripe}: {what}: expected CRC "), told
+        found = same(skipping)
+        assert [row for _, columns in found for row in columns[0]] == [[31], [7]][stripe]
+        # Which row groups are right, only the index of `day` says.
+        left = of_stripe if column == 2 else 10
+        assert sum(info[3] for info, _ in found) == left
+        assert make_plan(skipping).pruned.rows_left == 10 + left
+        with contextlib.suppress(DataError):
+            hidden += make_plan(replace(spec, verify_checksums=False)).rows < 2
+        seen.add((stripe, column))
+    assert len(seen) == 6
+    assert hidden  # without the checksums
+
+
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_files_that_change_after_they_were_checked_never_end_the_process(tmp_path_factory, data):
@@ -554,3 +603,22 @@ def test_two_iterators_of_one_dataset_do_not_disturb_each_other(two_files):
     for worker in workers:
         worker.join()
     assert found == [expected, expected]
+
+
+def test_files_of_one_name_are_sampled_differently_and_moved_ones_alike(tmp_path):
+    paths = []
+    for day in (1, 2):
+        (tmp_path / f"day={day}").mkdir()
+        rows = [(i % 2, day) for i in range(400)]
+        paths.append(orc_files.write(tmp_path / f"day={day}" / "part-0.orc", "struct<y:tinyint,day:bigint>", [rows]))
+    sampling = Sampling("y", 3, (Factor("keep", Constant(0.5)),))
+    spec = ReadSpec((), (Column("y", "int64"), Column("day", "int64")), 1000, sampling=sampling)
+    days = [same(replace(spec, paths=(path,))) for path in paths]
+    y = [found[0][1][0] for found in days]
+    assert all(150 < len(labels) < 250 for labels in y)
+    assert y[0] != y[1]
+    (tmp_path / "day=1").rename(tmp_path / "moved")
+    moved = tmp_path / "moved" / "part-0.orc"
+    assert same(replace(spec, paths=(str(moved),))) == days[0]
+    moved = moved.rename(tmp_path / "moved" / "other.orc")
+    assert same(replace(spec, paths=(str(moved),))) == days[0]

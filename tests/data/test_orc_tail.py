@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import random
+import struct
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +18,9 @@ from pyorc.predicates import PredicateColumn
 
 from data import orc_messages
 from data.bloom import might_contain_double, might_contain_int
+from data.checksums import add_metadata
 from data.errors import DataError
+from data.footers import read_footer
 from data.orc_statistics import from_message
 from data.orc_tail import (
     Tail,
@@ -327,3 +331,27 @@ def test_a_block_that_would_grow_without_bound_is_refused(tmp_path):
     path.write_bytes(b"ORC" + footer + postscript + bytes([len(postscript)]))
     with pytest.raises(DataError, match="zlib block does not end"):
         opened(str(path))
+
+
+@pytest.mark.parametrize("stripes", [0, 3, 400])
+def test_the_key_of_a_file_is_a_hash_of_its_size_and_tail_wherever_it_lies(tmp_path, stripes):
+    path = tmp_path / "a.orc"
+    with open(path, "wb") as file, pyorc.Writer(file, "struct<x:bigint,y:string>", batch_size=1) as writer:
+        for number in range(stripes):
+            writer.writerows([(number, "long" * 40)] * 3)
+            writer.write_intermediate_footer()
+        writer.set_user_metadata(name=random.Random(stripes).randbytes(80_000 if stripes == 400 else 5))
+    with open(path, "rb") as file:
+        ends = [s.bytes_offset + s.bytes_length for s in pyorc.Reader(file).iter_stripes()]
+    content = path.read_bytes()
+    tail = content[ends[-1] if ends else 3 :]
+    assert (len(tail) > 1 << 16) == (stripes == 400)
+    hashed = struct.pack("<Q", len(content)) + tail[-(1 << 16) :]
+    key = int.from_bytes(hashlib.blake2b(hashed, digest_size=8).digest(), "little")
+    assert read_footer(str(path)).file_key == key
+    moved = tmp_path / "day=1" / "b.orc"
+    moved.parent.mkdir()
+    path.rename(moved)
+    assert read_footer(str(moved)).file_key == key
+    add_metadata(str(moved), {"another": "file"})
+    assert read_footer(str(moved)).file_key != key

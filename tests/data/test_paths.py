@@ -66,6 +66,23 @@ def test_every_pattern_without_a_file_gets_its_line(folder):
     ]
 
 
+def test_a_folder_of_folders_is_told_how_to_be_named(tmp_path):
+    for day in (1, 2):
+        (tmp_path / "all" / f"day={day}").mkdir(parents=True)
+        (tmp_path / "all" / f"day={day}" / "part-0.orc").write_text("x")
+    with pytest.raises(DataError) as told:
+        expand(["all"], str(tmp_path))
+    pattern = str(told.value).rpartition(": ")[2]
+    assert "only in its sub-folders" in str(told.value)
+    assert expand([pattern], "/") == [f"{tmp_path}/all/day={day}/part-0.orc" for day in (1, 2)]
+
+
+@pytest.mark.parametrize("base", ["/", "."])
+def test_an_empty_name_names_nothing(base):
+    with pytest.raises(DataError, match="'': expected a file, folder or pattern, found an empty name"):
+        expand([""], base)
+
+
 def test_the_base_folder_may_have_brackets_in_its_name(tmp_path):
     base = tmp_path / "a [1] b"
     base.mkdir()

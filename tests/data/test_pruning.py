@@ -16,8 +16,9 @@ from data import pruning
 from data.errors import DataError
 from data.files import open_input
 from data.footers import read_footer
-from data.orc_tail import read_tail
-from data.pruning import Pruned, prune, prune_files
+from data.orc_tail import column_id, read_tail, stripe_streams
+from data.orc_writer import OrcWriter, Settings
+from data.pruning import Pruned, prune, prune_each
 from data.where import mask, parse
 from tests.data import orc_files
 from tests.data.test_where import ROW, TREES, TYPES, arrays, text_of, truth
@@ -257,12 +258,49 @@ def test_a_damaged_index_is_named(tmp_path):
         file.write(b"\xff" * stripe.index_bytes)
     with pytest.raises(DataError, match=rf"^{path}: .*stripe 1"):
         pruned(path, f"user == {2**61}")
+    (found,) = prune_each([read_footer(path)], parse(f"user == {2**61}"))
+    assert isinstance(found, DataError) and str(found).startswith(f"{path}: ")
+    ((parts, summary),) = prune_each([read_footer(path)], parse(f"user == {2**61}"), keep_damaged=True)
+    assert [(part.stripe.index, part.start, part.rows) for part in parts] == [(1, 0, 2 * GROUP)]
+    assert (summary.stripes_left, summary.row_groups_left, summary.rows_left) == (1, 2, 2 * GROUP)
+
+
+@pytest.mark.parametrize("group", [0, 1])
+def test_an_index_that_was_exchanged_for_a_valid_one_is_found_by_its_checksum(tmp_path, group):
+    """The indexes of two stripes, one of which would hide the row that is asked for."""
+    path = str(tmp_path / "a.orc")
+    day = np.repeat([1, 9], 50)
+    table = pa.table({"day": np.concatenate([day, day])})
+    table = table.set_column(0, "day", pa.array([5 if i == 150 - group else d for i, d in enumerate(day.tolist() * 2)]))
+    settings = Settings(codec="none", stripe_rows=100, row_index_stride=10)
+    with OrcWriter(path, table.schema, settings=settings) as writer:
+        writer.write(table)
+    assert 150 - group in rows_of(prune_each([read_footer(path)], parse("day == 5"))[0][0])
+    with open_input(path) as file:
+        tail = read_tail(file, path)
+        first, second = (
+            next(s for s in stripe_streams(file, tail, n) if s.is_index and s.column == column_id(tail, "day"))
+            for n in (0, 1)
+        )
+        content = file.read_at(first.bytes, first.offset)
+    assert first.bytes == second.bytes
+    with open(path, "r+b") as file:
+        file.seek(second.offset)
+        file.write(content)
+    ((parts, _),) = prune_each([read_footer(path)], parse("day == 5"), verify=False)
+    assert parts == []
+    (found,) = prune_each([read_footer(path)], parse("day == 5"))
+    assert str(found).startswith(f"{path}: stripe 1: column day (index): expected CRC ")
+    ((parts, _),) = prune_each([read_footer(path)], parse("day == 5"), keep_damaged=True)
+    assert [(part.stripe.index, part.start, part.rows) for part in parts] == [(1, 0, 100)]
 
 
 def test_several_files_are_pruned_in_order_and_summed_up(tmp_path):
     paths = [orc_files.numbered(tmp_path / f"{i}.orc", [50, 30], start=100 * i) for i in range(5)]
     footers = [read_footer(path) for path in paths]
-    parts, summary = prune_files(footers, parse("60 <= id < 130 or id == 399 or id == 310"))
+    results = prune_each(footers, parse("60 <= id < 130 or id == 399 or id == 310"))
+    parts = [part for parts, _ in results for part in parts]
+    summary = sum((summary for _, summary in results), start=Pruned())
     assert [(part.stripe.path, part.stripe.index) for part in parts] == [(paths[0], 1), (paths[1], 0), (paths[3], 0)]
     assert summary == Pruned(
         files=5,
@@ -274,4 +312,4 @@ def test_several_files_are_pruned_in_order_and_summed_up(tmp_path):
         rows=400,
         rows_left=130,
     )
-    assert prune_files([], parse("id > 1"))[0] == []
+    assert prune_each([], parse("id > 1")) == []

@@ -15,10 +15,11 @@ import pytest
 from data.checksums import add_checksums
 from data.errors import DataError
 from data.files import open_input
+from data.footers import read_footer
 from data.orc_tail import read_tail
 from data.raw_rows import raw_rows
 from data.sampled_files import Counts, count_sampled, write_sampled
-from data.sampling import Constant, Factor, Sampling, Steps, file_key, sample
+from data.sampling import Constant, Factor, Sampling, Steps, sample
 from data.where import parse
 from tests.data import orc_files
 
@@ -61,7 +62,7 @@ def files(tmp_path: Path) -> tuple[list[str], list[tuple[str, int, tuple]]]:
 def drawn(path: str, number: int, row: tuple) -> tuple[float, float] | None:
     """Weight and offset of one row; None when it is dropped."""
     columns = {"y": pa.array([row[0]], pa.int8()), "age": pa.array([row[1]], pa.int32())}
-    found = sample(SAMPLING, columns, file_key(path), np.array([number]))
+    found = sample(SAMPLING, columns, read_footer(path).file_key, np.array([number]))
     return (float(found.weight[0]), float(found.offset[0])) if found.keep[0] else None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Callable
@@ -21,7 +20,6 @@ from data.sampling import (
     Sampling,
     Steps,
     column_problems,
-    file_key,
     from_json,
     sample,
     to_json,
@@ -161,20 +159,13 @@ def test_rows_are_drawn_alike_whatever_comes_with_them() -> None:
 
 def test_the_kept_share_is_the_keep_rate() -> None:
     rows, rate = 200_000, 0.2
-    numbers = uniform(3, file_key("a.orc"), np.arange(rows))
+    numbers = uniform(3, 0x0123456789ABCDEF, np.arange(rows))
     spread = math.sqrt(rate * (1 - rate) * rows)
     assert abs((numbers < rate).sum() - rate * rows) < 5 * spread
     assert numbers.min() >= 0 and numbers.max() < 1
-    other = uniform(3, file_key("b.orc"), np.arange(rows))
+    other = uniform(3, 2**64 - 5, np.arange(rows))
     both = ((numbers < rate) & (other < rate)).sum()  # independent between files
     assert abs(both - rate**2 * rows) < 5 * math.sqrt(rate**2 * rows)
-
-
-def test_the_key_of_a_file_is_that_of_its_base_name() -> None:
-    digest = hashlib.blake2b("é.orc".encode(), digest_size=8).digest()
-    assert file_key("/some/where/é.orc") == file_key("é.orc") == int.from_bytes(digest, "little")
-    assert file_key("s3://bucket/day=1/é.orc") == file_key("é.orc")
-    assert file_key("\udcff.orc") == int.from_bytes(hashlib.blake2b(b"\xff.orc", digest_size=8).digest(), "little")
 
 
 def test_the_columns_needed_come_in_the_order_of_their_first_use() -> None:

@@ -91,6 +91,29 @@ def test_files_of_other_writers_are_right_too(tmp_path):
     assert verify_file(path).problems == []
 
 
+@pytest.mark.parametrize("stride", [0, 10])
+def test_nested_columns_are_right_whatever_the_writer_tells_of_them(tmp_path, stride):
+    """Without a row index ORC's writers count no lists and maps; a union of Arrow has no nulls."""
+    kind = "struct<l:array<int>,m:map<string,int>,s:struct<a:int>,u:uniontype<int,string>,a:array<array<int>>>"
+    path = tmp_path / "a.orc"
+    with open(path, "wb") as file, pyorc.Writer(file, kind, row_index_stride=stride) as writer:
+        writer.writerows([([1, 2], {"a": 1}, (1,), "x", [[1], []]), (None,) * 5] * 20)
+    report = verify_file(str(path))
+    assert (report.problems, report.rows) == ([], 40)
+
+
+def test_a_stripe_whose_footer_is_lost_does_not_hide_the_others(tmp_path):
+    path = orc_files.numbered(tmp_path / "a.orc", [100, 100, 100])
+    with pa.OSFile(path) as file:
+        footer = read_tail(file, path).stripes[1]
+    _overwrite(path, footer.footer_offset, b"\xff" * footer.footer_bytes)
+    orc_files.damage_column(path, 2, "score")
+    report = verify_file(path)
+    assert report.rows == 100
+    assert any(problem.startswith(f"{path}: stripe 2: column score: ") for problem in report.problems)
+    assert any("stripe 1" in problem for problem in report.problems)
+
+
 def test_one_wrong_byte_anywhere_is_a_problem_that_names_the_file(tmp_path):
     path = tmp_path / "a.orc"
     write(path, 200, bloom_columns=("id",), row_index_stride=100)
@@ -241,6 +264,26 @@ def test_a_file_that_ends_its_process_does_not_stop_the_others(tmp_path):
     assert re.fullmatch(f"{re.escape(paths[0])}: {ended}", problem)
     assert [reports[path].rows for path in paths[1:]] == [2000, 2000]
     assert not killed[0].is_running()
+
+
+def test_a_decoder_that_does_not_end_is_ended_and_does_not_stop_the_others(tmp_path):
+    paths = [write(tmp_path / f"{k}.orc", 600, k, stripe_rows=200) for k in range(3)]
+    stopped = []
+
+    def stop_once(rows):
+        if not stopped:
+            (child,) = [p for p in psutil.Process().children() if "spawn_main" in " ".join(p.cmdline())]
+            child.suspend()
+            stopped.append(child)
+
+    listed = [Listed(path) for path in paths]
+    # A process needs a while to start on a busy machine, and is given the same time for it.
+    reports = {report.path: report for report in verify_files(listed, 1, stop_once, patience_seconds=15)}
+    (problem,) = reports[paths[0]].problems
+    ended = r"stripe \d: expected values that can be decoded, the decoder did not end within 15 s"
+    assert re.fullmatch(f"{re.escape(paths[0])}: {ended}", problem)
+    assert [reports[path].rows for path in paths[1:]] == [600, 600]
+    assert not stopped[0].is_running()
 
 
 def test_no_process_stays_when_the_verifying_stops_early(tmp_path):

@@ -60,7 +60,8 @@ def trained(job_path: str, with_offset: bool, membership: Membership, devices: D
     import numpy as np
     import tensorflow as tf
 
-    from data.sampling import WEIGHT, file_key, sample
+    from data.footers import read_footer
+    from data.sampling import WEIGHT, sample
     from ps_cluster.export.saved_model import export_saved_model
     from ps_cluster.job.load import load_job
     from ps_cluster.roles.telling import Teller
@@ -79,7 +80,7 @@ def trained(job_path: str, with_offset: bool, membership: Membership, devices: D
     columns = whole(train.paths)
     read = kept = len(columns["click"])
     if train.sampling.sampling is not None:
-        sampled = sample(train.sampling.sampling, columns, file_key(train.paths[0]), np.arange(read))
+        sampled = sample(train.sampling.sampling, columns, read_footer(train.paths[0]).file_key, np.arange(read))
         kept = len(sampled.weight)
     session = Session(job_file, membership, devices)
     optimizer = make_dense_optimizer(job.optimizers.dense)

@@ -71,7 +71,7 @@ def test_a_bad_line_is_named_and_all_before_it_is_kept(tmp_path, line, says):
     assert rows_in(tmp_path / "a") == good
     done = run(text, tmp_path / "b", *COLUMNS, "--on-bad", "skip")
     assert done.returncode == 0, done.stderr
-    assert "4 rows in 1 file, 1 bad lines left out (the first: line 3: " in done.stdout
+    assert "4 rows in 1 file, 1 bad line left out (the first: line 3: " in done.stdout
     assert rows_in(tmp_path / "b") == good + good
 
 
@@ -129,7 +129,7 @@ def test_what_was_flushed_in_a_killed_run_is_finished_by_the_next(tmp_path):
     assert rows_in(tmp_path) == []
     done = run("", tmp_path, *COLUMNS)
     assert done.returncode == 0
-    assert "of a run that was killed: 50 rows" in done.stderr
+    assert "of a run that did not end: 50 rows" in done.stderr
     assert [row["id"] for row in rows_in(tmp_path)] == list(range(50))
     assert [name for name in os.listdir(tmp_path) if not name.endswith(".orc")] == []
 

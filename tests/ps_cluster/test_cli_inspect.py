@@ -51,7 +51,7 @@ def test_json_is_all_that_is_printed(folder):
     [
         (["none"], "none: expected a file or folder, found nothing by that name"),
         (["set", "--time", "score"], "--time: expected a column of times"),
-        (["set", "--html", "no/page.html"], "--html no/page.html: expected a file in a folder that exists"),
+        (["set", "--html", "no/page.html"], "--html: expected a file in a folder that exists, found 'no/page.html'"),
     ],
 )
 def test_wrong_input_is_one_line(folder, arguments, message):

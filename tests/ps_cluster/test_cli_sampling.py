@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import yaml
 
+from data.footers import read_footer
+from data.orc_tail import read_tail, stripe_streams
+from data.part_reader import PartReader
+from data.read_spec import ReadSpec
+from data.stripes import whole
+from data.where import parse
 from ps_cluster.cli.main import main
+from ps_cluster.job.load import load_job
+from ps_cluster.job.resolve import training_columns_of
+from ps_cluster.job.sampling import Resolved, sampling_of
 from tests.data import orc_files
 
 DAY = 86_400_000
@@ -60,7 +71,7 @@ def counted(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["data", "popularity", "train-*.orc", "--column", "item", "--out", "items.orc"]) == 0
     told = capsys.readouterr().out.splitlines()
     assert told[0] == "items.orc: 6 ids of item, 10,000 occurrences, 0 nulls"
-    assert told[1].startswith("  the 1 most frequent: 4") and told[1].endswith("% of all occurrences")
+    assert told[1].startswith("  the most frequent: 4") and told[1].endswith("% of all occurrences")
 
 
 def test_a_dry_run_counts_what_is_then_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -142,3 +153,71 @@ def test_mistakes_are_told_in_a_line(folder: Path, capsys: pytest.CaptureFixture
         told = capsys.readouterr()
         assert message in told.err and len(told.err.splitlines()) == 1
         assert told.out == ""
+
+
+def test_what_training_leaves_out_with_on_bad_is_left_out_here(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file that is none, one of other columns, a damaged stripe, wrong values: the rows are those of a reader."""
+    kind = "struct<click:int,item:bigint,time:bigint,price:float>"
+    rows = [(i % 2, i % 5, i, 1.0) for i in range(400)]
+    bad = {7: (None, 1, 7, 1.0), 8: (1, None, 8, 1.0), 9: (0, 1, 9, float("nan")), 250: (1, 2, 250, None)}
+    rows = [bad.get(i, row) for i, row in enumerate(rows)]
+    path = orc_files.write(folder / "train-2.orc", kind, [rows[:200], rows[200:300], rows[300:]])
+    with pa.OSFile(path) as file:
+        stream = next(s for s in stripe_streams(file, read_tail(file, path), 2) if s.column == 4 and s.kind == "DATA")
+    with open(path, "r+b") as file:
+        file.seek(stream.offset)
+        file.write(b"\xff" * stream.bytes)
+    (folder / "train-3.orc").write_text("no ORC file at all")
+    orc_files.write(folder / "train-4.orc", "struct<click:int,time:bigint,price:float>", [[(1, 1, 1.0)]])
+    data = {"train": ["train-[2-4].orc"], "label": "click", "on_bad": "skip", "where": "time != 11"}
+    data["sampling"] = {"rules": [{"label": 0, "keep": 0.5}]}
+    features = [{"name": "item", "kind": "id", "dim": 4}, {"name": "price", "kind": "dense"}]
+    (folder / "job.yaml").write_text(yaml.safe_dump({**JOB, "data": data, "features": features}))
+    assert main(["data", "sample", "job.yaml", "--dry-run", "--json"]) == 0
+    captured = capsys.readouterr()
+    told = json.loads(captured.out)
+    assert [line.split(": ")[1] for line in captured.err.splitlines()] == [
+        f"{folder}/train-3.orc",
+        f"{folder}/train-4.orc",
+    ]
+    assert main(["data", "sample", "job.yaml", "--out", "sampled"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "left out by on_bad, as damaged or wrong: 104 rows" in lines and "left out by where: 1 row" in lines
+    job_file = load_job("job.yaml")
+    spec = ReadSpec((path,), tuple(training_columns_of(job_file.job)), 64, where=parse("time != 11"), on_bad="skip")
+    sampled = sampling_of(job_file, [path])
+    assert isinstance(sampled, Resolved)
+    spec = replace(spec, sampling=sampled.sampling)
+    reader = PartReader(spec)
+    parts = [found for part in whole(read_footer(path).stripes) for found in reader.read([part])]
+    assert told["lost"] == sum(len(found.lost) for found in parts if found.lost is not None) == 104
+    assert told["left_out_by_where"] == 1
+    assert told["all"]["kept"] == sum(found.rows.num_rows for found in parts)
+    written = orc_files.read("sampled/train-2.orc")
+    read = [row for found in parts for row in found.rows.to_pylist()]
+    assert [(row[0], row[1], row[3]) for row in written] == [(row["click"], row["item"], row["price"]) for row in read]
+    data["on_bad"] = "error"
+    (folder / "job.yaml").write_text(yaml.safe_dump({**JOB, "data": data, "features": features}))
+    assert main(["data", "sample", "job.yaml", "--dry-run"]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 2
+
+
+def test_rows_without_a_label_of_0_or_1_are_shown(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    orc_files.write(folder / "train-0.orc", "struct<click:int,item:bigint>", [[(1, 1), (0, 1), (None, 1), (2, 1)]])
+    data = {"train": ["train-0.orc"], "label": "click", "sampling": {"rules": [{"label": 0, "weight": 2}]}}
+    (folder / "job.yaml").write_text(yaml.safe_dump({**JOB, "data": data}))
+    assert main(["data", "sample", "job.yaml", "--dry-run"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[4].split() == ["another", "label", "or", "none", "2", "2", "100.0%", "1.000"]
+
+
+def test_a_where_that_the_files_cannot_answer_is_told_as_training_tells_it(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counted(capsys)
+    for where, message in (("itm == 1", "did you mean item?"), ("click.x > 1", "data.where: expected a column or")):
+        (folder / "job.yaml").write_text(yaml.safe_dump({**JOB, "data": {**JOB["data"], "where": where}}))
+        assert main(["data", "sample", "job.yaml", "--dry-run"]) == 2
+        assert message in capsys.readouterr().err

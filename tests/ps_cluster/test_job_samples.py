@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pyarrow import orc
 
+from data.orc_writer import OrcWriter
 from ps_cluster import cli  # noqa: F401  (the package's commands)
 from ps_cluster.cli.main import main
 from ps_cluster.errors import UserError
@@ -42,7 +44,35 @@ WHERE = ("  shuffle_rows: 1000", "  where: day >= 2 and label < 2")
 
 def test_rows_of_right_samples_are_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", job_with(folder, WHERE)]) == 0
-    assert capsys.readouterr().out.endswith("1 PS, 2 workers, 6 rows in 3 files\n")
+    right, where = capsys.readouterr().out.splitlines()
+    assert right.endswith("1 PS, 2 workers, 6 rows in 3 files")
+    assert where == "where: 3 of 3 stripes, 3 of 3 row groups, 6 of 6 rows may match"
+
+
+def test_what_the_condition_skips_is_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    others = [(*ROW[:-1], 4)] * 1500
+    orc_files.write(folder / "more" / "a.orc", SCHEMA, [others, others, [ROW] * 7])
+    assert main(["check", job_with(folder, ("  shuffle_rows: 1000", "  where: day < 4"))]) == 0
+    where = capsys.readouterr().out.splitlines()[1]
+    assert where == "where: 3 of 5 stripes, 3 of 5 row groups, 11 of 3,011 rows may match"
+    assert main(["check", job_with(folder)]) == 0
+    assert "may match" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("on_bad", ["error", "skip"])
+def test_a_tail_that_its_checksum_denies_is_told(folder: Path, on_bad: str, capsys: pytest.CaptureFixture[str]) -> None:
+    path = folder / "more" / "a.orc"
+    with OrcWriter(str(path), orc.ORCFile(path).schema, {"name": "value"}) as writer:
+        writer.write(orc.ORCFile(folder / "train.orc").read())
+    path.write_bytes(path.read_bytes().replace(b"value", b"valve"))
+    job = job_with(folder, ("  shuffle_rows: 1000", f"  where: day < 4\n  on_bad: {on_bad}"))
+    assert main(["check", job]) == (2 if on_bad == "error" else 0)
+    told = capsys.readouterr()
+    lines = told.err.splitlines() if on_bad == "error" else told.out.splitlines()[2:]
+    assert lines == [told_line for told_line in lines if "stripe statistics and footer: expected CRC" in told_line]
+    assert len(lines) == 1 and f"data.train[1]: {path}: " in lines[0]
+    if on_bad == "skip":
+        assert told.out.splitlines()[1] == "where: 2 of 2 stripes, 2 of 2 row groups, 4 of 4 rows may match"
 
 
 def test_files_that_are_elsewhere_are_no_problem(tmp_path: Path) -> None:

@@ -276,11 +276,15 @@ def test_data_that_do_not_fit_are_told(tmp_path: Path) -> None:
 
 
 def test_a_wrong_unit_and_a_null_time_are_told(tmp_path: Path) -> None:
-    path = orc_files.write(tmp_path / "c.orc", "struct<click:int,time:bigint>", [[(1, 10**12), (0, 5)]])
+    path = orc_files.write(tmp_path / "c.orc", "struct<click:int,time:bigint>", [[(1, 10**10), (0, 5)]])
     with pytest.raises(
         DataError, match=r"c.orc: column time: row 1 .*: expected a time of at most 100,000 days .* unit"
     ):
         resolved(tmp_path, {"time": TIME, "replay": {}}, [path])
+    for unit, time in (("seconds", 10**12), ("milliseconds", 10**15)):
+        path = orc_files.write(tmp_path / "m.orc", "struct<click:int,time:bigint>", [[(1, time), (0, time)]])
+        with pytest.raises(DataError, match=rf"column time: expected {unit} since 1970, found {time}, .* unit right"):
+            resolved(tmp_path, {"time": {**TIME, "unit": unit}, "replay": {}}, [path])
     path = orc_files.write(tmp_path / "d.orc", "struct<click:int,time:bigint>", [[(1, 1)], [(1, 7), (0, None)]])
     with pytest.raises(DataError, match=r"d.orc: column time: row 2 \(counted from 0\): expected a time, found null"):
         resolved(tmp_path, {"time": TIME, "replay": {}}, [path])

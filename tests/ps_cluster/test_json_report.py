@@ -33,6 +33,7 @@ def test_a_report_says_what_the_events_said(tmp_path):
         "epochs": 1,
         "dense_parameters": 12345,
         "where": None,
+        "pruned": None,
         "reading": {},
         "rows": 4000,
         "steps": 4,

@@ -102,14 +102,25 @@ def test_what_was_wrong_with_the_samples_is_told():
     told[1] = events.start(
         **{key: value for key, value in told[1].items() if key not in ("event", "time")},
         where="day >= 3",
+        pruned={
+            "files": 3,
+            "files_left": 2,
+            "stripes": 840,
+            "stripes_left": 12,
+            "row_groups": 5880,
+            "row_groups_left": 35,
+            "rows": 12_000_000,
+            "rows_left": 61_234,
+        },
         files_lost=files,
     )
     nulls = {"age": 5, "user": 1200, "item": 3, "a": 2, "b": 2, "c": 1}
     told.insert(-1, events.reading(side="train", rows_lost=1234, nulls_filled=nulls, files_lost=1))
     told.insert(-1, events.reading(side="test", rows_lost=0, nulls_filled={}, files_lost=0))
     shown = lines_of(told)
-    assert shown[4:12] == [
+    assert shown[4:13] == [
         "  where     day >= 3",
+        "            12 of 840 stripes, 35 of 5,880 row groups, 61,234 of 12,000,000 rows may match",
         f"  left out  {files[0]}",
         *(f"            {file}" for file in files[1:5]),
         "            and 2 more files",

@@ -48,6 +48,11 @@ def test_only_rows_of_the_condition_are_trained_and_tested_on(damaged: Run) -> N
 def test_what_is_left_out_is_told_at_the_start_and_counted_at_the_end(damaged: Run) -> None:
     (start,) = damaged.events("start")
     assert start["where"] == "user < 25 and item != 3"
+    # Every stripe holds such users.
+    pruned = {"files": 1, "stripes": 4, "row_groups": 4, "rows": 320}
+    assert start["pruned"] == {**pruned, **{f"{name}_left": count for name, count in pruned.items()}}
+    assert "4 of 4 stripes, 4 of 4 row groups, 320 of 320 rows may match" in damaged.out
+    assert json.loads((damaged.folder / "report.json").read_text())["pruned"] == start["pruned"]
     assert start["files_lost"] == [f"{damaged.folder}/empty.orc: expected an ORC file, found an empty file (0 bytes)"]
     train, test = damaged.events("reading")
     rows = kept(damaged.folder / "train.orc.whole", range(90, 140))

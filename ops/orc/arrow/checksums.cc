@@ -9,9 +9,9 @@ namespace {
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the format is little-endian");
 
-constexpr uint32_t kFormat = 1;
+constexpr uint32_t kFormat = 2;
 constexpr size_t kHeaderBytes = 28;
-constexpr size_t kEntryBytes = 28;
+constexpr size_t kEntryBytes = 32;
 constexpr size_t kCrcBytes = 4;
 
 template <typename T>
@@ -71,7 +71,8 @@ Problem ReadChecksums(const std::map<std::string, std::string>& metadata, const 
     ChecksumEntry entry;
     entry.index = {Number<int64_t>(value, at), Number<uint32_t>(value, at + 8)};
     entry.data = {Number<int64_t>(value, at + 12), Number<uint32_t>(value, at + 20)};
-    entry.crc = Number<uint32_t>(value, at + 24);
+    entry.index_crc = Number<uint32_t>(value, at + 24);
+    entry.data_crc = Number<uint32_t>(value, at + 28);
     if (!Within(entry.index, layout.file_bytes) || !Within(entry.data, layout.file_bytes)) {
       return Damaged("they are of bytes behind the file's end");
     }

@@ -14,11 +14,11 @@
 
 namespace ps_cluster::orc {
 
-// Of one top-level column of one stripe: a CRC-32 over the bytes of the index, then of the data. Entry 0 of a stripe:
-// the root's index, then the stripe's footer.
+// Of one top-level column of one stripe: CRC-32s of the bytes of its index and of its data. Entry 0 of a stripe: the
+// root's index, and as its data the stripe's footer.
 struct ChecksumEntry {
   ByteRange index, data;
-  uint32_t crc = 0;
+  uint32_t index_crc = 0, data_crc = 0;
 };
 
 constexpr std::string_view kChecksumsKey = "ps_cluster.checksums";

@@ -191,17 +191,16 @@ class ArrowStripeFile : public StripeFile {
     ARROW_RETURN_NOT_OK(file_->Load(ranges, gap_bytes_));
     for (const int64_t entry : wanted) {
       const ChecksumEntry& sum = checksums_->Of(range.stripe, entry);
-      uint32_t crc = 0;
-      for (const ByteRange& part : {sum.index, sum.data}) {
+      for (const bool index : {true, false}) {
+        const ByteRange& part = index ? sum.index : sum.data;
+        const uint32_t expected = index ? sum.index_crc : sum.data_crc;
         ARROW_ASSIGN_OR_RAISE(const uint8_t* bytes, file_->Loaded(part));
-        if (part.bytes > 0) crc = arrow::internal::crc32(crc, bytes, part.bytes);
-      }
-      if (crc != sum.crc) {
-        const std::string what = entry > 0 ? "column " + schema_->field(static_cast<int>(entry) - 1)->name()
-                                           : "indexes of the rows and footer";
-        *problem = Problem(path_ + ": stripe " + std::to_string(range.stripe) + ": " + what + ": expected CRC " +
-                           Hex(sum.crc) + ", found " + Hex(crc) + "; the file is damaged");
-        return arrow::Status::OK();
+        const uint32_t crc = part.bytes > 0 ? arrow::internal::crc32(0, bytes, part.bytes) : 0;
+        if (crc != expected) {
+          *problem = Problem(path_ + ": stripe " + std::to_string(range.stripe) + ": " + Name(entry, index) +
+                             ": expected CRC " + Hex(expected) + ", found " + Hex(crc) + "; the file is damaged");
+          return arrow::Status::OK();
+        }
       }
     }
     loaded_ = std::move(wanted);
@@ -231,6 +230,12 @@ class ArrowStripeFile : public StripeFile {
       arrays.push_back(std::move(joined));
     }
     return arrays;
+  }
+
+  // What the checksums of an entry are of.
+  std::string Name(int64_t entry, bool index) const {
+    if (entry == 0) return index ? "index of the rows" : "footer";
+    return "column " + schema_->field(static_cast<int>(entry) - 1)->name() + (index ? " (index)" : "");
   }
 
   Problem Changed(const std::string& what) const {

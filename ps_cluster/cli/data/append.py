@@ -72,16 +72,21 @@ def _run(args: argparse.Namespace) -> int:
         raise UserError(f"--roll-{error}") from error
     with _Stop() as stopped, Appender(args.out, schema, roll, flush_seconds=args.flush_seconds) as appender:
         for one in appender.recovered:
-            print(f"append: finished {one.path} of a run that was killed: {one.rows:,} rows", file=sys.stderr)
+            text = f"append: finished {one.path} of a run that did not end: {_count(one.rows, 'row')}"
+            print(text, file=sys.stderr)
             for copy in one.damaged:
                 print(f"append: the disk lost rows of it that were flushed; what is left: {copy}", file=sys.stderr)
         stream = _Stream(appender, schema, args.on_bad == "skip", args.flush_rows)
         stream.read(stopped)
-    bad = f", {stream.bad:,} bad lines left out (the first: {stream.first_bad})" if stream.bad else ""
-    print(f"{appender.rows:,} rows in {len(appender.files)} file{'s' * (len(appender.files) != 1)}{bad}")
+    bad = f", {_count(stream.bad, 'bad line')} left out (the first: {stream.first_bad})" if stream.bad else ""
+    print(f"{_count(appender.rows, 'row')} in {_count(len(appender.files), 'file')}{bad}")
     for path in appender.files:
         print(f"       {path}")
     return 130 if stopped.signal == signal.SIGINT else 0
+
+
+def _count(many: int, name: str) -> str:
+    return f"{many:,} {name}{'' if many == 1 else 's'}"
 
 
 class _Stop:
@@ -161,9 +166,10 @@ class _Stream:
         if now - self._shown >= SILENCE_SECONDS:
             self._shown = now
             rows = self._appender.rows
-            bad = f", {self.bad:,} bad lines left out" if self.bad else ""
+            bad = f", {_count(self.bad, 'bad line')} left out" if self.bad else ""
             rate = rows / (now - self._start)
-            text = f"append: {rows:,} rows, {rate:,.0f} rows/s, {len(self._appender.files)} files complete{bad}"
+            files = _count(len(self._appender.files), "file")
+            text = f"append: {_count(rows, 'row')}, {rate:,.0f} rows/s, {files} complete{bad}"
             print(text, file=sys.stderr, flush=True)
 
 
@@ -197,7 +203,8 @@ def _json(line: bytes, where: str) -> Any:
     from data.errors import DataError
 
     try:
-        return json.loads(line, object_pairs_hook=_object, parse_constant=_no_number)
+        # Bytes as they are could be taken for UTF-16; a mark of UTF-8 at the start is left out.
+        return json.loads(line.decode("utf-8-sig"), object_pairs_hook=_object, parse_constant=_no_number)
     except UnicodeDecodeError as error:
         raise DataError(f"{where}: expected JSON in UTF-8, found {error}") from error
     except (ValueError, RecursionError) as error:
@@ -248,16 +255,6 @@ def _schema(args: argparse.Namespace) -> pa.Schema:
 
 
 def _file_schema(path: str) -> pa.Schema:
-    import pyarrow as pa
-    from pyarrow import orc
+    from data.raw_rows import open_orc
 
-    from data.orc_tail import read_tail
-
-    try:
-        with pa.OSFile(path) as file:
-            read_tail(file, path)
-        return orc.ORCFile(path).schema.remove_metadata()
-    except FileNotFoundError:
-        raise UserError(f"{path}: expected an ORC file, found no file by that name") from None
-    except pa.ArrowException as error:
-        raise UserError(f"{path}: expected an ORC file, found a damaged one ({error})") from error
+    return open_orc(path).schema.remove_metadata()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
+import tempfile
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -51,7 +51,10 @@ def _run(args: argparse.Namespace) -> int:
             found = diff(a, b, key, args.examples, progress.show)
     except DataError as error:
         raise UserError(str(error)) from error
-    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    except OSError as error:
+        if error.filename is None:  # of a file without a name
+            error.filename = tempfile.gettempdir()
+        raise
     print(json.dumps({"equal": found.equal, **asdict(found)}, indent=2, default=str) if args.json else _text(found))
     return 0 if found.equal else 1
 
@@ -63,7 +66,10 @@ def _short(paths: list[str]) -> list[str]:
 
 def _text(found: Difference) -> str:
     by = f"by {', '.join(found.key)}" if found.key else "as whole rows in any order"
-    lines = [f"A: {found.rows_a:,} rows, B: {found.rows_b:,} rows, compared {by}"]
+    sides = ", ".join(
+        f"{side}: {rows:,} row{'s' * (rows != 1)}" for side, rows in (("A", found.rows_a), ("B", found.rows_b))
+    )
+    lines = [f"{sides}, compared {by}"]
     lines += [f"{line}" for line in [*found.schema, *found.notes]]
     counts = [f"equal {found.same:,}"]
     if found.key:

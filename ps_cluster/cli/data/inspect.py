@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 
 from ps_cluster.cli.data.progress import Progress
 from ps_cluster.errors import UserError
@@ -38,8 +37,11 @@ def _run(args: argparse.Namespace) -> int:
     from data.inspect_text import text
     from data.paths import expand
 
-    if args.html is not None and not os.path.isdir(os.path.dirname(os.path.abspath(args.html))):
-        raise UserError(f"--html {args.html}: expected a file in a folder that exists")
+    if args.html is not None:
+        if not args.html or not os.path.isdir(os.path.dirname(os.path.abspath(args.html))):
+            raise UserError(f"--html: expected a file in a folder that exists, found {args.html!r}")
+        if os.path.isdir(args.html):
+            raise UserError(f"--html: expected a file, found the folder {args.html}")
     try:
         paths = expand(args.files, os.getcwd())
         paths = [os.path.relpath(p) if p.startswith(os.getcwd() + os.sep) else p for p in paths]
@@ -57,6 +59,5 @@ def _run(args: argparse.Namespace) -> int:
             if os.path.exists(beside):
                 os.remove(beside)
             raise
-    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     print(to_json(report) if args.json else text(report))
     return 0

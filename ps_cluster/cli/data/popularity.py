@@ -29,16 +29,19 @@ def _run(args: argparse.Namespace) -> int:
     from data.popularity import count_ids, most_frequent
 
     paths = expand(args.samples, os.getcwd())
+    if not os.path.isdir(os.path.dirname(args.out) or ".") or not args.out:
+        raise UserError(f"--out: expected a file in a folder that exists, found {args.out!r}")
     if os.path.isdir(args.out):
         raise UserError(f"--out: expected a file, found the folder {args.out}")
     if os.path.abspath(args.out) in map(os.path.abspath, paths):
         raise UserError(f"--out: expected a file other than the samples, found {args.out}")
     with Progress(f"ids of {args.column}") as progress:
         totals = count_ids(paths, args.column, args.out, progress.show)
-    print(
-        f"{args.out}: {totals.ids:,} ids of {args.column}, {totals.occurrences:,} occurrences, {totals.nulls:,} nulls"
-    )
+    told = [(totals.occurrences, "occurrence"), (totals.nulls, "null")]
+    counted = ", ".join(f"{count:,} {name}{'s' * (count != 1)}" for count, name in told)
+    print(f"{args.out}: {totals.ids:,} id{'s' * (totals.ids != 1)} of {args.column}, {counted}")
     counts = most_frequent(args.out, ids=_SHOWN_RANKS[-1])[1].cumsum()
     for rank in (rank for rank in _SHOWN_RANKS if rank < totals.ids):
-        print(f"  the {rank:,} most frequent: {counts[rank - 1] / totals.occurrences:.1%} of all occurrences")
+        most = "the most frequent" if rank == 1 else f"the {rank:,} most frequent"
+        print(f"  {most}: {counts[rank - 1] / totals.occurrences:.1%} of all occurrences")
     return 0

@@ -49,7 +49,8 @@ def _run(args: argparse.Namespace) -> int:
             for problem in report.problems:
                 print(problem, flush=True)
     print(
-        f"{files:,} file{'s' * (files != 1)}, {rows:,} good rows, {file_bytes:,} bytes; {unchecked:,} without checksums"
+        f"{files:,} file{'s' * (files != 1)}, {rows:,} good row{'s' * (rows != 1)}, {file_bytes:,} bytes; "
+        f"{unchecked:,} without checksums"
     )
     if not problems:
         print("no problem found")
