@@ -104,11 +104,7 @@ def load(file: pa.NativeFile, tail: Tail) -> Checksums | None:
     expected = (len(tail.stripes), 1 + len(tail.types[0].subtypes))
     checksums = read(tail.user_metadata, tail.path, tail.types[0].field_names)
     if checksums is None:
-        # Nor may damage of the name and of the value: their sizes together are nobody else's.
-        size = _HEADER.size + expected[0] * expected[1] * _ENTRY.itemsize + _CRC.size
-        for name, value in tail.user_metadata.items():
-            if len(name) == len(KEY) and len(value) == size:
-                raise _wrong(tail.path, f"their name is {name!r}")
+        check_named(tail)
         return None
     if checksums.entries.shape != expected:
         raise _wrong(tail.path, f"they are of {checksums.entries.shape} stripes and parts, the file has {expected}")
@@ -122,6 +118,15 @@ def load(file: pa.NativeFile, tail: Tail) -> Checksums | None:
             "the file is damaged"
         )
     return checksums
+
+
+def check_named(tail: Tail) -> None:
+    """Raises `DataError` for a file whose checksums lost their name, also when they are damaged themselves: their size
+    and that of their name together are nobody else's."""
+    size = _HEADER.size + len(tail.stripes) * (1 + len(tail.types[0].subtypes)) * _ENTRY.itemsize + _CRC.size
+    for name, value in tail.user_metadata.items():
+        if name != KEY and len(name) == len(KEY) and len(value) == size:
+            raise _wrong(tail.path, f"their name is {name!r}")
 
 
 def verify_stripe(file: pa.NativeFile, checksums: Checksums, stripe: int, columns: Iterable[str] | None = None) -> None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.orc as orc
 
 from data import sampling, where
+from data.checksums import check_named
 from data.columns import Column, accepts, expected_type
 from data.errors import DataError
 from data.files import is_remote, keep_end, open_input
@@ -65,6 +66,7 @@ def read_footer(path: str) -> Footer:
         with open_input(path) as opened:
             file = keep_end(opened, _KEPT_BYTES) if is_remote(path) else opened
             tail = read_tail(file, path)
+            check_named(tail)
             # pyarrow decodes and so has the last word on types.
             schema = orc.ORCFile(file).schema
             schema.names  # noqa: B018 - fails for a name that is no text

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import tensorflow as tf
 
+from data import list_lengths
 from data.errors import DataError
 from data.part_reader import output_schema
 from data.plan import Plan
@@ -31,7 +32,9 @@ class NativeReader:
     """Reads the rows of a `ReadSpec` as batches, without another process: the same batches as
     `data.arrow_stream.BatchReader` gives. Close it, or use it in a `with`.
 
-    Reads by `plan`, or else makes one, and raises the `DataError` of `data.plan.plan`.
+    Reads by `plan`, or else makes one, and raises the `DataError` of `data.plan.plan`. In files without checksums it
+    looks at the lengths of lists before, and raises a `DataError` for damaged ones, also with `on_bad: skip`: the
+    decoder, which runs in this process, would crash on them.
 
     `ops.orc_dataset.OrcDataset` says how much memory is needed.
     """
@@ -51,6 +54,7 @@ class NativeReader:
         self.spec = spec
         self.plan = plan or make_plan(spec)
         self.rows, self.batches = self.plan.rows, self.plan.batches
+        list_lengths.check(self.plan.parts, spec.columns, spec.verify_checksums)
         self.dataset = _dataset(spec, self.plan)
 
     def cause(self, error: BaseException) -> Exception:

@@ -11,6 +11,8 @@ memory that was never written.
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pyarrow as pa
 
@@ -50,7 +52,9 @@ def to_message(batch: Batch, schema: pa.Schema, number: int) -> pa.Buffer:
             flat.append(array)
     rows = batch.rows.num_rows
     flat.append(pa.array([number, rows, batch.epoch, *batch.counts.tolist()], pa.int64()))
-    entries = [pa.ListArray.from_arrays(pa.array([0, len(a)], pa.int32()), a) for a in flat]
+    entries = [
+        pa.Array.from_buffers(field.type, 1, [None, _one_entry(len(a))], children=[a]) for a, field in zip(flat, schema)
+    ]
     message = pa.RecordBatch.from_arrays(entries, schema=schema).serialize()
     if message.size > MESSAGE_BYTES_MAX:
         raise ValueError(
@@ -58,3 +62,9 @@ def to_message(batch: Batch, schema: pa.Schema, number: int) -> pa.Buffer:
             "that can be sent at once; use a smaller batch size or a smaller max_length"
         )
     return message
+
+
+@functools.lru_cache(64)
+def _one_entry(length: int) -> pa.Buffer:
+    """The offsets of a list array whose single entry has `length` values. Most columns of a batch have the same."""
+    return pa.py_buffer(np.array([0, length], np.int32))

@@ -14,7 +14,7 @@ from ps_cluster.quiet import import_tensorflow
 def main() -> int:
     """Runs the cases asked for."""
     import_tensorflow(gpu=False)
-    from tests.bench import orc_memory, orc_reading, orc_sizes
+    from tests.bench import orc_memory, orc_reading, orc_shuffle, orc_sizes
     from tests.bench.orc_reading import FIVE
     from tests.bench.orc_samples import Samples
     from tests.bench.reporting import run_cases
@@ -43,6 +43,7 @@ def main() -> int:
                 ),
                 "read_all_vs_pyarrow": lambda full: orc_reading.pyarrow_case("read_all_vs_pyarrow", made, full),
                 "native_vs_tfio": lambda full: orc_reading.native_case("native_vs_tfio", made, full),
+                "shuffle_auc": lambda full: orc_shuffle.case("shuffle_auc", made, full),
                 "memory": lambda full: orc_memory.case("memory", made, full),
             },
         )

@@ -55,7 +55,7 @@ class Samples:
         """
         key = (name, rows, order, copies)
         if key not in self._tables:
-            self._tables[key] = _copied(_ordered(self._log(name, rows), order), copies)
+            self._tables[key] = _copied(ordered(self._log(name, rows), order), copies)
         return self._tables[key]
 
     def hashed(self, rows: int, order: Order, copies: int = 1) -> pa.Table:
@@ -90,7 +90,7 @@ class Samples:
                 synth.generate(folder, rows, features=_FEATURES, history=_HISTORY)
             paths = sorted(Path(folder).glob("*.orc"), key=lambda path: (path.name.startswith("test"), path.name))
             table = pa.concat_tables([orc.ORCFile(path).read() for path in paths]).combine_chunks()
-            self._tables[key] = _ordered(table, "time")
+            self._tables[key] = ordered(table, "time")
             shutil.rmtree(folder)
         return self._tables[key]
 
@@ -137,7 +137,8 @@ def declared(table: pa.Table) -> tuple[Column, ...]:
     return tuple(Column(field.name, kinds[field.type]) for field in table.schema)
 
 
-def _ordered(table: pa.Table, order: Order) -> pa.Table:
+def ordered(table: pa.Table, order: Order) -> pa.Table:
+    """`table` in another order."""
     if order == "random":
         return table.take(pa.array(np.random.default_rng(1).permutation(table.num_rows)))
     keys = ["timestamp"] if order == "time" else ["user_id", "timestamp"]

@@ -1,16 +1,12 @@
 """Damaged files never crash a reader, stop it, or pass for good ones where anything could tell."""
 
 import collections
-import importlib.util
 
 import pytest
 
 from tests.data.mutated_files import COLUMNS, WHERE, Bases, outcomes, read, samples
 
-NATIVE = pytest.param(
-    "native",
-    marks=pytest.mark.skipif(not importlib.util.find_spec("data.native_reader"), reason="no native reader here"),
-)
+READERS = ("tfio", "native")
 
 
 def test_the_files_are_whole_before_they_are_mutated(tmp_path):
@@ -41,13 +37,13 @@ def check(count: int, reader: str) -> None:
     assert sum(kinds[kind] for kind in ("refused", "same", "undetected", "contained")) == count
 
 
-@pytest.mark.parametrize("reader", ["tfio", NATIVE])
+@pytest.mark.parametrize("reader", READERS)
 def test_mutated_files_are_refused_or_read_as_they_were(reader):
     check(210, reader)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("reader", ["tfio", NATIVE])
+@pytest.mark.parametrize("reader", READERS)
 def test_thousands_of_mutated_files_are_refused_or_read_as_they_were(reader):
     check(5000, reader)
 

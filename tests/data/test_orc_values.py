@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -23,11 +22,7 @@ from data.plan import plan
 
 CODECS = ("zstd", "zlib", "snappy", "lz4", "none")
 WRITERS = ("ours", "pyorc")
-NATIVE = pytest.param(
-    "native",
-    marks=pytest.mark.skipif(not importlib.util.find_spec("data.native_reader"), reason="no native reader here"),
-)
-READERS = ["tfio", NATIVE]
+READERS = ("tfio", "native")
 FLOAT32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
 
@@ -173,7 +168,6 @@ def test_every_value_of_every_type_reaches_a_training(tmp_path, codec, writer, r
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(made=files(), codec=st.sampled_from(CODECS), writer=st.sampled_from(WRITERS), seed=st.integers(0, 99))
-@pytest.mark.skipif(not importlib.util.find_spec("data.native_reader"), reason="no native reader here")
 def test_both_readers_give_the_same_batches_of_any_schema(tmp_path_factory, made, codec, writer, seed):
     kinds, rows, longest = made
     path = str(tmp_path_factory.mktemp("v") / "a.orc")
