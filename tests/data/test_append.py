@@ -398,7 +398,7 @@ def check_lives(folder, told: dict[int, list[str]]) -> None:
 def test_killed_at_random_moments_and_started_again_nothing_flushed_is_lost(tmp_path):
     rng = random.Random(11)
     told = {}
-    for number in range(8):
+    for number in range(5):
         life = live(tmp_path, number)
         assert life.stdout.readline() == "begin\n"
         # From the very start, while what is left of the one before is being finished.

@@ -102,7 +102,8 @@ def test_one_wrong_byte_anywhere_is_found(tmp_path, codec):
     rng = np.random.default_rng(0)
     postscript_start = len(whole) - 1 - whole[-1]
     mutated = tmp_path / "m.orc"
-    for position in range(len(whole)):
+    # Every byte of one codec's file, some of the others'.
+    for position in range(CODECS.index(codec), len(whole), 1 if codec == "zstd" else 6):
         content = bytearray(whole)
         content[position] ^= int(rng.integers(1, 256)) if position % 2 else 1 << int(rng.integers(8))
         mutated.write_bytes(content)

@@ -34,6 +34,7 @@ from data.stripes import Part
 from data.where import parse
 from ops.orc_dataset import OrcDataset
 from tests.data import orc_files
+from tests.data.s3_server import S3
 
 COLUMNS = (Column("id", "int64"), Column("score", "float32"), Column("items", "int64_list"))
 
@@ -504,6 +505,17 @@ def test_files_that_change_after_they_were_checked_never_end_the_process(tmp_pat
     assert isinstance(found, str) or found == expected or not with_checksums
 
 
+def test_checksums_that_cannot_be_found_any_more_are_missed(tmp_path):
+    path = orc_files.numbered(tmp_path / "a.orc", [300, 200])
+    checksums.add_checksums(path)
+    spec = ReadSpec((path,), COLUMNS, 100)
+    plan = make_plan(spec)
+    content = bytearray(Path(path).read_bytes())
+    content[content.rindex(checksums.KEY.encode()) - 5] ^= 2  # the number of the footer's field
+    Path(path).write_bytes(content)
+    assert "it names checksums, but they cannot be read" in same(spec, plan)
+
+
 def test_missing_file_is_an_error_with_its_name(two_files, tmp_path):
     path = orc_files.numbered(tmp_path / "gone.orc", [5])
     spec = ReadSpec((path,), COLUMNS, 100)
@@ -512,6 +524,26 @@ def test_missing_file_is_an_error_with_its_name(two_files, tmp_path):
     text = outcome(by_op, spec, plan)
     assert path in text
     assert "No such file" in text
+
+
+def test_files_on_s3_are_read_like_files_here(s3: S3, tmp_path):
+    path = orc_files.numbered(tmp_path / "a.orc", [300, 200, 50])
+    for name, add in (("plain.orc", False), ("with checksums%20.orc", True)):
+        if add:
+            checksums.add_checksums(path)
+        address = s3.put(f"some/{name}", Path(path).read_bytes())
+        spec = ReadSpec((address,), COLUMNS, 64, where=parse("id > 40"), shuffle_rows=100)
+        found = same(spec)
+        assert sorted(row for _, columns in found for row in columns[0]) == list(range(41, 550))
+    plan = make_plan(spec)
+    s3.filesystem().delete_file(address.removeprefix("s3://"))
+    assert address in outcome(by_op, spec, plan)
+
+
+def test_file_urls_are_local_paths(tmp_path):
+    path = orc_files.numbered(tmp_path / "a b.orc", [30])
+    spec = ReadSpec((f"file://{path.replace(' ', '%20')}",), COLUMNS, 64)
+    assert same(spec)[0][1][0] == list(range(30))
 
 
 def test_changed_type_is_an_error_of_the_tfio_readers_words(tmp_path):

@@ -1,11 +1,11 @@
 """A program that trains jobs on sampled rows, drawn by the job's own sampling, and tells how well each is calibrated.
 
-Usage: python -m tests.ps_cluster.sampled_training FOLDER, with the jobs FOLDER/with.yaml, FOLDER/without.yaml and
-FOLDER/presampled.yaml; writes FOLDER/with.json and so on.
+Usage: python -m tests.ps_cluster.sampled_training FOLDER NAME..., with the jobs FOLDER/NAME.yaml; writes
+FOLDER/NAME.json and so on.
 
-All but the second are trained as a worker trains, that one by steps without the offsets. Besides the figures of the
-evaluation, a result has the mean distance of the served model's probabilities from the true ones (column `truth` of the
-test rows), and their mean over that of the labels.
+They are trained as a worker trains, but the one named `without` by steps without the offsets. Besides the figures of
+the evaluation, a result has the mean distance of the served model's probabilities from the true ones (column `truth` of
+the test rows), and their mean over that of the labels.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ps_cluster.train.connect import Devices
 
 
-def main(folder: str) -> None:
+def main(folder: str, *names: str) -> None:
     import_tensorflow(gpu=False)
 
     from ops.library import load
@@ -35,7 +35,7 @@ def main(folder: str) -> None:
     membership = Membership("worker", 0, (), ("localhost:1",))
     with joined(membership):
         devices = connect(membership)
-        for how in ("with", "without", "presampled"):
+        for how in names:
             found = trained(str(Path(folder) / f"{how}.yaml"), how != "without", membership, devices)
             (Path(folder) / f"{how}.json").write_text(json.dumps(found))
 

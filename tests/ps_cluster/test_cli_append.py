@@ -13,6 +13,8 @@ import time
 import pytest
 from pyarrow import orc
 
+from tests.ps_cluster.in_process import Ran, ran
+
 COLUMNS = ["--column", "id:int64", "--column", "x:float32", "--column", "items:int64_list"]
 
 
@@ -20,8 +22,8 @@ def command(*args: object) -> list[str]:
     return [sys.executable, "-m", "ps_cluster", "data", "append", *map(str, args)]
 
 
-def run(lines: str, *args: object) -> subprocess.CompletedProcess:
-    return subprocess.run(command(*args), input=lines, capture_output=True, text=True, check=False, timeout=60)
+def run(lines: str, *args: object) -> Ran:
+    return ran(["data", "append", *map(str, args)], stdin=lines)
 
 
 def lines_of(rows) -> str:

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from tests.data import orc_files
 from tests.data.s3_server import S3
+from tests.ps_cluster.in_process import Ran, ran
 
-ROOT = Path(__file__).resolve().parents[2]
 
-
-def inspect(folder, *arguments: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "ps_cluster", "data", "inspect", *arguments]
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env=env)
+def inspect(folder, *arguments: str) -> Ran:
+    return ran(["data", "inspect", *arguments], folder)
 
 
 @pytest.fixture

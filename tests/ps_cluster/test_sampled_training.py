@@ -66,22 +66,30 @@ def write_log(path: Path, rows: int, seed: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """Figures of three trainings: with the offsets, without, and on files that have been sampled before."""
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Training and test rows."""
     folder = tmp_path_factory.mktemp("log")
     write_log(folder / "train.orc", 150_000, 1)
     write_log(folder / "test.orc", 60_000, 2)
-    for how in ("with", "without"):
-        job = {**JOB, "name": f"sampled-{how}", "output": f"out-{how}"}
+    return folder
+
+
+@pytest.fixture(scope="module")
+def found(folder: Path) -> dict[str, dict[str, Any]]:
+    """Figures of two trainings: with the offsets, and without."""
+    for how, epochs in (("with", 6), ("without", 2)):
+        training = {**JOB["training"], "epochs": epochs}
+        job = {**JOB, "name": f"sampled-{how}", "output": f"out-{how}", "training": training}
         (folder / f"{how}.yaml").write_text(yaml.safe_dump(job))
-    assert main(["data", "sample", str(folder / "with.yaml"), "--out", str(folder / "sampled")]) == 0
-    data = {**JOB["data"], "train": ["sampled"], "sampling": {"presampled": True}}
-    job = {**JOB, "name": "presampled", "output": "out-presampled", "data": data}
-    (folder / "presampled.yaml").write_text(yaml.safe_dump(job))
-    command = [sys.executable, "-m", "tests.ps_cluster.sampled_training", str(folder)]
+    return trained(folder, "with", "without")
+
+
+def trained(folder: Path, *names: str) -> dict[str, dict[str, Any]]:
+    """Trains jobs in a process of their own; their figures."""
+    command = [sys.executable, "-m", "tests.ps_cluster.sampled_training", str(folder), *names]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
-    return {how: json.loads((folder / f"{how}.json").read_text()) for how in ("with", "without", "presampled")}
+    return {how: json.loads((folder / f"{how}.json").read_text()) for how in names}
 
 
 def test_predictions_are_calibrated_as_if_nothing_had_been_sampled(found: dict[str, dict[str, Any]]) -> None:
@@ -94,8 +102,13 @@ def test_predictions_are_calibrated_as_if_nothing_had_been_sampled(found: dict[s
     assert figures["recorded"]["rules"][0]["rates"] == [{"rows": "all", "rate": 0.2}]
 
 
-def test_files_sampled_before_train_the_same(found: dict[str, dict[str, Any]]) -> None:
-    figures = found["presampled"]
+@pytest.mark.slow
+def test_files_sampled_before_train_the_same(folder: Path, found: dict[str, dict[str, Any]]) -> None:
+    assert main(["data", "sample", str(folder / "with.yaml"), "--out", str(folder / "sampled")]) == 0
+    data = {**JOB["data"], "train": ["sampled"], "sampling": {"presampled": True}}
+    job = {**JOB, "name": "presampled", "output": "out-presampled", "data": data}
+    (folder / "presampled.yaml").write_text(yaml.safe_dump(job))
+    figures = trained(folder, "presampled")["presampled"]
     assert figures["kept"] == figures["read"] == found["with"]["kept"]
     assert figures["calibration"] == pytest.approx(1, abs=0.05)
     assert figures["served_error"] < 0.02

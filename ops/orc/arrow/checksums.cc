@@ -9,7 +9,6 @@ namespace {
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the format is little-endian");
 
-constexpr char kKey[] = "ps_cluster.checksums";
 constexpr uint32_t kFormat = 2;
 constexpr size_t kHeaderBytes = 28;
 constexpr size_t kEntryBytes = 32;
@@ -43,7 +42,7 @@ bool Within(const ByteRange& range, int64_t limit) {
 
 Problem ReadChecksums(const std::map<std::string, std::string>& metadata, const TailLayout& layout,
                       std::optional<Checksums>* checksums) {
-  const auto found = metadata.find(kKey);
+  const auto found = metadata.find(std::string(kChecksumsKey));
   if (found == metadata.end()) {
     // One wrong byte in the name must not pass for a file without checksums; its value still proves what it is.
     for (const auto& [name, value] : metadata) {

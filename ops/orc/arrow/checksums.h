@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ops/orc/arrow/ranges_file.h"
@@ -19,6 +20,8 @@ struct ChecksumEntry {
   ByteRange index, data;
   uint32_t index_crc = 0, data_crc = 0;
 };
+
+constexpr std::string_view kChecksumsKey = "ps_cluster.checksums";
 
 // What is known of a file apart from its checksums.
 struct TailLayout {

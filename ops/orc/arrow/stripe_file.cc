@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "arrow/adapters/orc/adapter.h"
@@ -97,8 +98,24 @@ class ArrowStripeFile : public StripeFile {
                         ", found another; the file is damaged");
       }
     }
+    if (!wrong && !checksums_) {
+      ARROW_ASSIGN_OR_RAISE(const bool named, NamesChecksums(layout));
+      if (named) {
+        wrong = Problem(
+            "expected an ORC file, found a truncated or damaged one (it names checksums, but they cannot be read)");
+      }
+    }
     if (wrong) *problem = Problem(path_ + ": " + wrong.text());
     return arrow::Status::OK();
+  }
+
+  // Whether the footer of a file without checksums has their name: a wrong byte beside them must not pass for none.
+  // Their block is never compressed.
+  arrow::Result<bool> NamesChecksums(const TailLayout& layout) const {
+    const int64_t start = layout.start + reader_->GetStripeStatisticsLength();
+    ARROW_ASSIGN_OR_RAISE(auto footer, file_->ReadAt(start, layout.footer_end - start));
+    const std::string_view bytes(reinterpret_cast<const char*>(footer->data()), footer->size());
+    return bytes.find(kChecksumsKey) != std::string_view::npos;
   }
 
   arrow::Status Decode(const StripeRange& range, const std::vector<std::string>& names, std::vector<RawColumn>* columns,

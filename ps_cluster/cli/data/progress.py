@@ -25,22 +25,29 @@ class Progress:
         self._shown = False
 
     def show(self, done: int, total: int) -> None:
+        """Tells it, if it is time to. `total`: 0 when it is not known."""
         now = self._clock()
         if now - self._last < (0.2 if self._moving else SILENCE_SECONDS):
             return
         self._last = now
         rate = done / max(now - self._start, 1e-9)
-        text = f"{self._title}: {done:,} of {total:,} {self._unit}, {rate:,.0f} {self._unit}/s"
-        if self._moving:
+        many = f"{done:,} of {total:,}" if total else f"{done:,}"
+        text = f"{self._title}: {many} {self._unit}, {rate:,.0f} {self._unit}/s"
+        if self._moving and total:
             full = int(_BAR * min(1.0, done / max(total, 1)))
             text = f"[{'#' * full}{'.' * (_BAR - full)}] {text}"
         print(f"\r\x1b[K{text}" if self._moving else text, end="" if self._moving else "\n", file=sys.stderr)
         sys.stderr.flush()
         self._shown = True
 
+    def clear(self) -> None:
+        """Takes the moving line away, where something else is to be printed."""
+        if self._moving and self._shown:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+            self._shown = False
+
     def __enter__(self) -> Progress:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._moving and self._shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        self.clear()

@@ -30,14 +30,16 @@ def _run(args: argparse.Namespace) -> int:
     if processes < 1:
         raise UserError(f"--processes: expected at least 1, found {processes}")
     listed = list_files(args.paths, os.getcwd())
-    total = sum(one.manifest.get("rows", 0) for one in listed if one.manifest)
+    # A manifest tells the rows; else nobody knows them before all footers are read.
+    told = [(one.manifest or {}).get("rows") for one in listed]
+    total = sum(rows for rows in told if isinstance(rows, int)) if None not in told else 0
     begun = files = rows = file_bytes = unchecked = problems = damaged = 0
     with Progress("verify") as progress:
 
         def show(stripe_rows: int) -> None:
             nonlocal begun
             begun += stripe_rows
-            progress.show(begun, max(total, begun))
+            progress.show(begun, max(total, begun) if total else 0)
 
         for report in verify_files(listed, processes, show):
             files += 1
@@ -46,6 +48,8 @@ def _run(args: argparse.Namespace) -> int:
             unchecked += not report.has_checksums and not report.problems
             problems += len(report.problems)
             damaged += bool(report.problems)
+            if report.problems:
+                progress.clear()
             for problem in report.problems:
                 print(problem, flush=True)
     print(
