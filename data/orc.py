@@ -14,17 +14,17 @@ from typing import Protocol, Self
 import tensorflow as tf
 
 from data.columns import Column
-from data.counting import Progress
 from data.errors import DataError
-from data.plan import Plan
-from data.plan import plan as make_plan
-from data.read_spec import Position, ReadSpec
+from data.read.counting import Progress
+from data.read.plan import Plan
+from data.read.plan import plan as make_plan
+from data.read.read_spec import Position, ReadSpec
 
 __all__ = ["Column", "DataError", "Plan", "Position", "ReadSpec", "Reader", "make_plan", "open_reader"]
 
 
 class Reader(Protocol):
-    """What both readers are; `data.arrow_stream.BatchReader` says what each member means."""
+    """What both readers are; `data.read.arrow_stream.BatchReader` says what each member means."""
 
     dataset: tf.data.Dataset
     spec: ReadSpec
@@ -55,9 +55,9 @@ def open_reader(spec: ReadSpec, plan: Plan | None = None, progress: Progress | N
     """
     plan = plan or make_plan(spec, progress)
     if spec.reader == "native":
-        from data.native_reader import NativeReader
+        from data.read.native_reader import NativeReader
 
         return NativeReader(spec, plan)
-    from data.arrow_stream import BatchReader
+    from data.read.arrow_stream import BatchReader
 
     return BatchReader(spec, plan)

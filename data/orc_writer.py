@@ -3,7 +3,7 @@
 The columns are encoded by `pyarrow.orc`: it takes Arrow batches as they are, while pyorc takes a Python
 tuple a row, which costs more than the encoding itself. pyarrow ends a stripe by its encoded size, of which it
 counts only blocks that are full: the same setting gave 1,000 rows for one file and 80,000 for another. So it
-encodes one stripe at a time, of as many rows as wanted, and `data.orc_splice` makes one file of them. User
+encodes one stripe at a time, of as many rows as wanted, and `data.format.splice` makes one file of them. User
 metadata, which pyarrow cannot write, and the checksums are added when the file is closed.
 """
 
@@ -19,9 +19,9 @@ from typing import BinaryIO, Literal
 import pyarrow as pa
 from pyarrow import orc
 
-from data.checksums import add_metadata
-from data.orc_footer import sync
-from data.orc_splice import Splicer
+from data.format.checksums import add_metadata
+from data.format.footer import sync
+from data.format.splice import Splicer
 
 _ONE_STRIPE = 1 << 62
 # pyarrow moves all items of a batch of lists again for each of its rows, so small batches are fastest.

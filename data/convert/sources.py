@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from data.convert.crc32c import masked_crc32c
 from data.errors import DataError
-from data.footers import read_footer
+from data.read.footers import read_footer
 
 # About so many bytes of a Parquet or ORC file are one unit: what two processes can share out.
 UNIT_BYTES = 64 << 20

@@ -23,8 +23,8 @@ from data.convert.sources import SourceFile, damaged, describe
 from data.convert.work import Work, locked
 from data.convert.workers import run_tasks
 from data.errors import DataError
-from data.footers import read_footer
 from data.paths import expand
+from data.read.footers import read_footer
 
 _BATCH_ROWS = 1024
 

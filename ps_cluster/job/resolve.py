@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from data.columns import Column
-from data.sampling import OFFSET, WEIGHT
+from data.sample.sampling import OFFSET, WEIGHT
 from models.inputs import InputSpec
 from ps_cluster.job.schema import DenseFeature, Feature, IdFeature, IdListFeature, Job, Table
 

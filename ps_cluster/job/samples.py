@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 
 from data.errors import DataError
 from data.files import is_address
-from data.footers import Footer, column_problems, read_each
 from data.paths import expand
-from data.pruning import Pruned, prune_each
-from data.read_spec import ReadSpec
-from data.sampling import Sampling
+from data.read.footers import Footer, column_problems, read_each
+from data.read.pruning import Pruned, prune_each
+from data.read.read_spec import ReadSpec
+from data.sample.sampling import Sampling
 from data.where import Where, parse, type_problems
 from ps_cluster.job.problems import Path, Problem, path_text
 from ps_cluster.job.resolve import JobFile, column_of, columns_of, label_column, training_columns_of

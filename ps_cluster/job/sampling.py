@@ -13,12 +13,12 @@ import pyarrow as pa
 
 from data.errors import DataError
 from data.files import open_input
-from data.orc_tail import read_tail
-from data.popularity import bands as popularity_bands
-from data.raw_rows import Progress, open_orc
-from data.replay import Replay, newest_time, rows_per_day, solve, steps
-from data.sampled_files import METADATA
-from data.sampling import Constant, Factor, Rate, Sampling, Steps, column_problems
+from data.format.tail import read_tail
+from data.sample.popularity import bands as popularity_bands
+from data.sample.replay import Replay, newest_time, rows_per_day, solve, steps
+from data.sample.sampled_files import METADATA
+from data.sample.sampling import Constant, Factor, Rate, Sampling, Steps, column_problems
+from data.scan.raw_rows import Progress, open_orc
 from data.where import Where, parse
 from ps_cluster.job import sampling_schema as schema
 from ps_cluster.job.resolve import JobFile

@@ -45,8 +45,8 @@ def start(
     data, model: one line for a person each, such as `train.orc, 1 file, 3.1 MB` and `rankmixer, 8 tokens of
     64`. batch_size: rows per worker and step. tables: number of embedding tables. where: the condition that rows
     have to meet. pruned: of the files, stripes, row groups and rows of the training data, how many there are and how
-    many are left by what the files say of them, as `data.pruning.Pruned`. files_lost: what is wrong with each file that
-    is left out.
+    many are left by what the files say of them, as `data.read.pruning.Pruned`. files_lost: what is wrong with each file
+    that is left out.
     sampling: rates by which the training rows are sampled (`ps_cluster.job.sampling`).
     """
     return _event("start", locals(), keep=("steps_total",))

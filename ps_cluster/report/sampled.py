@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from data.sampled_files import Counts, Tally
+from data.sample.sampled_files import Counts, Tally
 from ps_cluster.job.sampling import Resolved
 
 _SHOWN_DAYS = 30

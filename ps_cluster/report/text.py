@@ -17,7 +17,7 @@ def counted(number: int, one: str, many: str | None = None) -> str:
 
 
 def may_match(pruned: Mapping[str, int]) -> str:
-    """`1 of 8 stripes, 3 of 56 row groups, 300 of 5,600 rows may match`, from a `data.pruning.Pruned` as a dict."""
+    """`1 of 8 stripes, 3 of 56 row groups, 300 of 5,600 rows may match`, from a `pruning.Pruned` as a dict."""
     nouns = {"stripes": "stripe", "row_groups": "row group", "rows": "row"}
     parts = [f"{count(pruned[f'{name}_left'])} of {counted(pruned[name], noun)}" for name, noun in nouns.items()]
     return f"{', '.join(parts)} may match"

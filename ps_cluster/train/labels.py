@@ -8,10 +8,10 @@ import numpy as np
 
 from data.columns import Column
 from data.errors import DataError
-from data.footers import read_good_footers
-from data.part_reader import find_rows
-from data.read_spec import ReadSpec
-from data.stripes import whole
+from data.read.footers import read_good_footers
+from data.read.part_reader import find_rows
+from data.read.read_spec import ReadSpec
+from data.read.stripes import whole
 
 
 def check_labels(labels: np.ndarray, column: Column, spec: ReadSpec) -> None:

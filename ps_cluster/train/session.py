@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 
 import tf_keras
 
-from data.footers import FileSummary
 from data.orc import ReadSpec
 from data.paths import expand
-from data.plan import Checked, check
-from data.threads import threads_for
+from data.read.footers import FileSummary
+from data.read.plan import Checked, check
+from data.read.threads import threads_for
 from models.build import build_model
 from ps_cluster.embedding.groups import TableGroup, plan_groups
 from ps_cluster.embedding.ps_store import Placement, PsEmbeddingStore

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import tensorflow as tf
 import tf_keras
 
-from data.sampling import OFFSET, WEIGHT
+from data.sample.sampling import OFFSET, WEIGHT
 from ps_cluster.embedding.store import EmbeddingStore, StepInfo
 from ps_cluster.job.resolve import column_of
 from ps_cluster.job.schema import DenseFeature, Job

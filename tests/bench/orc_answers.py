@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import tensorflow as tf
 
-from data.order import mix
+from data.read.order import mix
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 

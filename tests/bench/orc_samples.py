@@ -1,9 +1,9 @@
 """The same samples in every format and order that `tests.bench.orc` compares, made when first asked for.
 
-The log is `data.synth`'s: 30 id columns, two lists of up to 50 ids, 3 dense columns, a time and a label. `movielens` is
-`data.movielens`'s. As text (what a log holds before anything is converted) an id is its decimal digits ("1382"), a list
-its ids joined by commas ("17,4,930"), a float32 the shortest text that gives it back ("0.3671875"), the time its 13
-digits of milliseconds; the names are the columns' own (3 to 18 letters).
+The log is `data.examples.synth`'s: 30 id columns, two lists of up to 50 ids, 3 dense columns, a time and a label.
+`movielens` is `data.examples.movielens`'s. As text (what a log holds before anything is converted) an id is its decimal
+digits ("1382"), a list its ids joined by commas ("17,4,930"), a float32 the shortest text that gives it back
+("0.3671875"), the time its 13 digits of milliseconds; the names are the columns' own (3 to 18 letters).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import pyarrow.compute as pc
 import pyarrow.orc as orc
 import pyarrow.parquet as parquet
 
-from data import movielens, synth
 from data.columns import Column
+from data.examples import movielens, synth
 from data.orc_writer import OrcWriter, Settings
 from tests.bench import orc_tfrecord
 

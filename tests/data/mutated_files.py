@@ -29,12 +29,12 @@ import pyarrow as pa
 import pyorc
 from pyarrow import orc
 
-from data.batches import Shard, batches
 from data.columns import Column
 from data.errors import DataError
 from data.orc_writer import OrcWriter, Settings
-from data.plan import plan
-from data.read_spec import ReadSpec
+from data.read.batches import Shard, batches
+from data.read.plan import plan
+from data.read.read_spec import ReadSpec
 from data.where import parse
 
 ROWS = 600

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyorc
 
 from data.files import open_input
-from data.orc_tail import column_id, read_tail, stripe_streams
+from data.format.tail import column_id, read_tail, stripe_streams
 
 
 def write(path: Path, schema: str, stripes: Iterable[Sequence[tuple]]) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import pyorc
 
 from data.columns import Column
-from data.read_spec import ReadSpec
+from data.read.read_spec import ReadSpec
 
 MASK = 2**64 - 1
 GOLDEN = 0x9E3779B97F4A7C15

@@ -16,10 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data import files, footers
+from data import files
 from data.columns import Column
 from data.errors import DataError
-from data.footers import check_files, read_footers
+from data.read import footers
+from data.read.footers import check_files, read_footers
 from tests.data import orc_files
 from tests.data.s3_server import S3
 

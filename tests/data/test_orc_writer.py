@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import orc
 
-from data import checksums
-from data.checksums import add_metadata
-from data.orc_tail import bloom_filters, read_tail, row_groups
+from data.format import checksums
+from data.format.checksums import add_metadata
+from data.format.tail import bloom_filters, read_tail, row_groups
 from data.orc_writer import OrcWriter, Settings
 from tests.data import orc_files
 

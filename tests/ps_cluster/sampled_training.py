@@ -48,7 +48,7 @@ def whole(paths: Sequence[str]) -> dict[str, Any]:
     """All rows of one file."""
     import pyarrow as pa
 
-    from data.raw_rows import raw_rows
+    from data.scan.raw_rows import raw_rows
 
     (path,) = paths
     table = pa.Table.from_batches([stripe.batch for stripe in raw_rows([path])]).combine_chunks()
@@ -60,8 +60,8 @@ def trained(job_path: str, with_offset: bool, membership: Membership, devices: D
     import numpy as np
     import tensorflow as tf
 
-    from data.footers import read_footer
-    from data.sampling import WEIGHT, sample
+    from data.read.footers import read_footer
+    from data.sample.sampling import WEIGHT, sample
     from ps_cluster.export.saved_model import export_saved_model
     from ps_cluster.job.load import load_job
     from ps_cluster.roles.telling import Teller

@@ -138,7 +138,7 @@ def test_what_was_flushed_in_a_killed_run_is_finished_by_the_next(tmp_path):
 
 def _feed(process: subprocess.Popen, folder, rows: int) -> None:
     """Writes rows, and waits until all are flushed."""
-    from data.append_segments import flushed
+    from data.append.segments import flushed
 
     process.stdin.write(lines_of({"id": i} for i in range(rows)))
     process.stdin.flush()

@@ -10,11 +10,11 @@ import sys
 import pytest
 from pyarrow import orc
 
-from data.footers import check_files
 from data.paths import expand
+from data.read.footers import check_files
 from ps_cluster.job.load import load_job
 from ps_cluster.job.resolve import columns_of
-from tests.data.test_movielens import make_events, write_source
+from tests.data.examples.test_movielens import make_events, write_source
 
 EXAMPLES = os.path.join(os.path.dirname(__file__), "..", "..", "ps_cluster", "examples")
 

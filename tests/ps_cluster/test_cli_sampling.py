@@ -13,11 +13,11 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from data.footers import read_footer
-from data.orc_tail import read_tail, stripe_streams
-from data.part_reader import PartReader
-from data.read_spec import ReadSpec
-from data.stripes import whole
+from data.format.tail import read_tail, stripe_streams
+from data.read.footers import read_footer
+from data.read.part_reader import PartReader
+from data.read.read_spec import ReadSpec
+from data.read.stripes import whole
 from data.where import parse
 from ps_cluster.cli.main import main
 from ps_cluster.job.load import load_job

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from data.checksums import add_metadata
 from data.errors import DataError
-from data.popularity import count_ids
-from data.sampling import effect
+from data.format.checksums import add_metadata
+from data.sample.popularity import count_ids
+from data.sample.sampling import effect
 from data.where import parse
 from ps_cluster.errors import UserError
 from ps_cluster.job.load import load_job

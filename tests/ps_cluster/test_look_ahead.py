@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data.arrow_stream import BatchReader
 from data.columns import Column
 from data.errors import DataError
-from data.read_spec import ReadSpec
+from data.read.arrow_stream import BatchReader
+from data.read.read_spec import ReadSpec
 from ps_cluster.train.batches import LookAhead
 from tests.data.orc_files import damage_stripe, numbered, numbered_row
 

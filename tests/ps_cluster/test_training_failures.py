@@ -139,7 +139,7 @@ def test_a_process_that_is_killed_while_the_others_wait_for_it_ends_the_run(
 def test_a_killed_reader_process_ends_the_run_and_is_named(start: Callable[..., Run]) -> None:
     run = start(**ENDLESS)
     ports = in_mid_training(run)
-    reader = next(pid for pid, line in run.processes().items() if "data.arrow_server" in line)
+    reader = next(pid for pid, line in run.processes().items() if "data.read.arrow_server" in line)
     os.kill(reader, signal.SIGKILL)
     run.wait()
     print(run.err)

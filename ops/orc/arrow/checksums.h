@@ -1,4 +1,4 @@
-// The checksums that a file carries in its user metadata; data/checksums.py writes them and says what they cover.
+// The checksums that a file carries in its user metadata; data/format/checksums.py writes them and says what they cover.
 #ifndef PS_CLUSTER_OPS_ORC_ARROW_CHECKSUMS_H_
 #define PS_CLUSTER_OPS_ORC_ARROW_CHECKSUMS_H_
 

@@ -45,7 +45,7 @@ REGISTER_OP("PsClusterOrcDataset")
     .SetIsStateful()
     .SetShapeFn(tensorflow::shape_inference::ScalarShape)
     .Doc(R"doc(
-Batches of the rows of ORC files, in the order that data/order.py defines.
+Batches of the rows of ORC files, in the order that data/read/order.py defines.
 
 An element has, for each column, its values [rows], or for a list its items [items] and row splits int64 [rows + 1];
 when `sampled`, then weights and offsets float [rows]; and last int64 [3 + 1 + columns]: batch number, rows, epoch,

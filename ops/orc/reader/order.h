@@ -1,4 +1,4 @@
-// The order of a read: a function of (seed, epoch, row counts), the same as data/order.py finds.
+// The order of a read: a function of (seed, epoch, row counts), the same as data/read/order.py finds.
 #ifndef PS_CLUSTER_OPS_ORC_READER_ORDER_H_
 #define PS_CLUSTER_OPS_ORC_READER_ORDER_H_
 

@@ -1,4 +1,4 @@
-// From a part of a stripe to its rows: decoded, filtered, canonical, sampled; the same as data/part_reader.py.
+// From a part of a stripe to its rows: decoded, filtered, canonical, sampled; the same as data/read/part_reader.py.
 #ifndef PS_CLUSTER_OPS_ORC_READER_PART_READER_H_
 #define PS_CLUSTER_OPS_ORC_READER_PART_READER_H_
 

@@ -20,7 +20,7 @@ from ps_cluster.errors import UserError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from data.append import Appender
+    from data.append.appender import Appender
 
 _APPEND = (
     "Reads one JSON object a line from standard input and appends them as rows to ORC files in OUT, which get their "
@@ -59,7 +59,7 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def _run(args: argparse.Namespace) -> int:
-    from data.append import Appender, Roll
+    from data.append.appender import Appender, Roll
 
     schema = _schema(args)
     for option in ("flush_seconds", "flush_rows"):
@@ -112,7 +112,7 @@ class _Stream:
     """Lines on their way to an appender."""
 
     def __init__(self, appender: Appender, schema: pa.Schema, skip_bad: bool, flush_rows: int | None):
-        from data.append_rows import RowChecker
+        from data.append.rows import RowChecker
 
         self.bad = 0
         self.first_bad = ""
@@ -228,7 +228,7 @@ def _schema(args: argparse.Namespace) -> pa.Schema:
     """The columns to write: of the options, which must agree with the files that are in OUT already."""
     import pyarrow as pa
 
-    from data.append_rows import TYPES, orc_schema
+    from data.append.rows import TYPES, orc_schema
 
     if args.like and args.column:
         raise UserError("--column: expected either --like or --column, found both")
@@ -255,6 +255,6 @@ def _schema(args: argparse.Namespace) -> pa.Schema:
 
 
 def _file_schema(path: str) -> pa.Schema:
-    from data.raw_rows import open_orc
+    from data.scan.raw_rows import open_orc
 
     return open_orc(path).schema.remove_metadata()

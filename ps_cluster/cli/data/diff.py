@@ -13,7 +13,7 @@ from ps_cluster.cli.data.progress import Progress
 from ps_cluster.errors import UserError
 
 if TYPE_CHECKING:
-    from data.diff import Difference, Place
+    from data.diff.compare import Difference, Place
 
 _DIFF = (
     "Compares two sets of sample files row by row. With --key, rows of equal key belong together and are compared "
@@ -36,7 +36,7 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def _run(args: argparse.Namespace) -> int:
-    from data.diff import diff
+    from data.diff.compare import diff
     from data.errors import DataError
     from data.paths import expand
 

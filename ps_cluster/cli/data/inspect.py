@@ -32,9 +32,9 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def _run(args: argparse.Namespace) -> int:
     from data.errors import DataError
-    from data.inspect import inspect, to_json
-    from data.inspect_html import html
-    from data.inspect_text import text
+    from data.inspect.html import html
+    from data.inspect.survey import inspect, to_json
+    from data.inspect.text import text
     from data.paths import expand
 
     if args.html is not None:

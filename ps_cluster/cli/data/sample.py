@@ -32,9 +32,9 @@ def _run(args: argparse.Namespace) -> int:
     from dataclasses import replace
 
     from data.paths import expand
-    from data.plan import check
-    from data.read_spec import ReadSpec
-    from data.sampled_files import METADATA, count_sampled, write_sampled
+    from data.read.plan import check
+    from data.read.read_spec import ReadSpec
+    from data.sample.sampled_files import METADATA, count_sampled, write_sampled
     from data.where import parse
     from ps_cluster.job.load import load_job
     from ps_cluster.job.resolve import training_columns_of

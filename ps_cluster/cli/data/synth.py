@@ -41,7 +41,7 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def _run(args: argparse.Namespace) -> int:
-    from data.synth import generate
+    from data.examples.synth import generate
 
     with Progress("synthetic log") as progress:
         summary = generate(

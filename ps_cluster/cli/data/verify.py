@@ -24,7 +24,7 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def _run(args: argparse.Namespace) -> int:
-    from data.verify_set import list_files, verify_files
+    from data.verify.many_files import list_files, verify_files
 
     processes = args.processes if args.processes is not None else len(os.sched_getaffinity(0))
     if processes < 1:

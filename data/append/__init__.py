@@ -1,0 +1,1 @@
+"""Samples appended by jobs and streams: what was flushed survives a killed process."""

@@ -1,0 +1,1 @@
+"""Two sets of sample files compared row by row."""

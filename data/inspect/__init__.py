@@ -1,0 +1,1 @@
+"""What sample files are like: layout, coverage, different ids, order."""

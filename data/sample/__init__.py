@@ -1,0 +1,1 @@
+"""Which rows training takes, with which weight, and what that does to the odds."""

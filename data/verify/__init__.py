@@ -1,0 +1,1 @@
+"""Sample files read whole and compared with what they say of themselves."""
