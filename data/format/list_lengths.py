@@ -42,17 +42,25 @@ def check(parts: Sequence[Part], columns: Sequence[Column], verify: bool) -> Non
     for part in parts:
         stripes.setdefault(part.stripe.path, set()).add(part.stripe.index)
     for path, numbers in stripes.items():
-        with open_input(path) as file:
-            tail = read_tail(file, path)
-            if verify and load(file, tail) is not None:
-                continue
-            for number in sorted(numbers):
-                for name in names:
-                    _check(file, tail, number, name)
+        try:
+            _check_file(path, sorted(numbers), names, verify)
+        except _WrongLengths:
+            raise
+        except (DataError, OSError):
+            continue  # other damage is left to the reader, which tells it without harm
+
+
+def _check_file(path: str, stripes: Sequence[int], names: Sequence[str], verify: bool) -> None:
+    with open_input(path) as file:
+        tail = read_tail(file, path)
+        if verify and load(file, tail) is not None:
+            return
+        for stripe in stripes:
+            for name in names:
+                _check(file, tail, stripe, name)
 
 
 def _check(file: pa.NativeFile, tail: Tail, stripe: int, name: str) -> None:
-    """Other damage than wrong lengths is left to the decoder, which tells it without harm."""
     column = column_id(tail, name)
     total = 0
     try:
@@ -69,7 +77,7 @@ def _check(file: pa.NativeFile, tail: Tail, stripe: int, name: str) -> None:
     except _WrongLengths:
         raise
     except (orc_blocks.BlockError, LengthsError, DataError):
-        return
+        return  # as above
 
 
 class _WrongLengths(DataError):

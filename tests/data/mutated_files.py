@@ -50,6 +50,7 @@ COLUMNS = (
 )
 WHERE = "100 <= id < 140 or maybe == 7"
 _HANG_SECONDS = 30.0
+_START_SECONDS = 300.0
 _MEMORY_BYTES = 8 << 30
 _FINE = ("refused", "same", "undetected", "contained")
 
@@ -257,6 +258,7 @@ def outcomes(numbers: Sequence[int], reader: str = "tfio") -> Iterator[Outcome]:
         while todo:
             with _Worker(folder, reader) as worker:
                 worker.send(list(todo))
+                worker.wait_until_ready()
                 while todo:
                     found = worker.next()
                     number = todo.popleft()
@@ -292,10 +294,18 @@ class _Worker:
         self._process.stdin.write(json.dumps(numbers).encode() + b"\n")
         self._process.stdin.flush()
 
+    def wait_until_ready(self) -> None:
+        found = self._line(_START_SECONDS)
+        if found != ("ready", ""):
+            raise RuntimeError(f"the worker did not start: {found}; {self.last_words()}")
+
     def next(self) -> tuple[str, str] | str:
         """(kind, text) of the next file, or "crash" or "hang"."""
+        return self._line(_HANG_SECONDS)
+
+    def _line(self, seconds: float) -> tuple[str, str] | str:
         assert self._process.stdout is not None
-        if not self._selector.select(_HANG_SECONDS):
+        if not self._selector.select(seconds):
             return "hang"
         line = self._process.stdout.readline()  # lines are short and written at once
         if not line.endswith(b"\n"):
@@ -380,6 +390,9 @@ def _work(folder: str, reader: str) -> None:
         condition: read(str(bases.folder / "ours-zstd.orc"), condition, "tfio") for condition in (None, WHERE)
     }
     path = os.path.join(folder, f"mutated-{os.getpid()}.orc")
+    if reader == "native":
+        read(str(bases.folder / "ours-zstd.orc"), None, reader)  # the first time takes seconds
+    print(json.dumps(["ready", ""]), file=results, flush=True)
     for number in json.loads(sys.stdin.readline()):
         base, _, content = bases.mutated(number)
         if str(number) == os.environ.get("MUTATED_FILES_CRASH_AT"):  # for the test of the watchdog
