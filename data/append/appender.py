@@ -26,9 +26,11 @@ import pyarrow as pa
 from data.append import segments as append_segments
 from data.append.rows import RowChecker, orc_schema
 from data.append.segments import SegmentWriter
+from data.errors import DataError
 from data.files import open_input
 from data.format.tail import read_tail
 from data.orc_writer import Settings
+from data.paths import MANIFEST
 
 _HIDDEN = ".append"
 _OWNER = ".owner"
@@ -69,7 +71,8 @@ class Appender:
 
     An error while writing (a full disk, say) ends it; what was flushed before is finished by the folder's next writer.
 
-    Raises `DataError` for a schema that cannot be appended.
+    Raises `DataError` for a schema that cannot be appended, and for a folder with a manifest, of which readers see only
+    the files that it names.
     """
 
     rows: int
@@ -91,6 +94,11 @@ class Appender:
         """`flush_seconds`: rows are flushed by themselves when the oldest not flushed has this age and another call
         comes; by default only `flush()` and a file's end do."""
         orc_schema(schema)  # refuses what cannot be written before a folder is made
+        if os.path.exists(os.path.join(folder, MANIFEST)):
+            raise DataError(
+                f"{folder}: expected a folder without a manifest, found {MANIFEST}, which closes it: nobody would read "
+                "files that are added; append to another folder and name both where they are read"
+            )
         self.rows = 0
         self.files = []
         self._folder = folder

@@ -82,6 +82,8 @@ def describe(path: str, wanted: str) -> SourceFile:
         raise DataError(f"{path}: expected samples, found an empty file")
     gzip = head.startswith(_GZIP_MAGIC)
     name = path.removesuffix(".gz") if gzip else path
+    if wanted in ("csv", "tsv") and (found := _binary_format(_head(path, gzip))):
+        raise DataError(f"{path}: expected {wanted}, as the format says, found {found}")
     form = wanted if wanted != "auto" else _ENDINGS.get(os.path.splitext(name)[1].lower()) or _by_content(path, gzip)
     return SourceFile(path, form, gzip, status.st_size, status.st_mtime_ns)
 
@@ -126,20 +128,31 @@ def _files_of(path: str) -> list[str]:
 
 
 def _by_content(path: str, gzip: bool) -> str:
-    try:
-        with pa.input_stream(path, compression="gzip" if gzip else None) as stream:
-            head = stream.read(1 << 12)
-    except (OSError, pa.ArrowException) as error:
-        raise DataError(f"{path}: expected a gzipped file that can be read, found: {_one_line(error)}") from None
-    if head.startswith(b"PAR1"):
-        return "parquet"
-    if head.startswith(b"ORC"):
-        return "orc"
-    if len(head) >= 12 and masked_crc32c(head[:8]) == int.from_bytes(head[8:12], "little"):
-        return "tfrecord"
+    head = _head(path, gzip)
+    if binary := _binary_format(head):
+        return binary
     if b"\0" in head:
         raise DataError(f"{path}: expected TFRecord, CSV, TSV, Parquet or ORC, found other bytes")
     return "tsv" if b"\t" in head.partition(b"\n")[0] else "csv"
+
+
+def _binary_format(head: bytes) -> str | None:
+    """The format that a file's first bytes show, other than text."""
+    if head.startswith(b"PAR1"):
+        return "parquet"
+    if head.startswith(b"ORC") and b"\0" in head:  # a text's first column may be named so
+        return "orc"
+    if len(head) >= 12 and masked_crc32c(head[:8]) == int.from_bytes(head[8:12], "little"):
+        return "tfrecord"
+    return None
+
+
+def _head(path: str, gzip: bool) -> bytes:
+    try:
+        with pa.input_stream(path, compression="gzip" if gzip else None) as stream:
+            return stream.read(1 << 12)
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"{path}: expected a gzipped file that can be read, found: {_one_line(error)}") from None
 
 
 def _one_line(error: Exception) -> str:

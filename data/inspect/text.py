@@ -125,7 +125,9 @@ def _told(order: Order) -> str:
     if not order.told:
         return ""
     told = ", ".join(order.told)
-    return f" (the metadata say {told}: {'true' if order.told_holds else 'NOT TRUE'})"
+    if not order.told_holds:
+        return f" (NOT as the metadata say: {told})"
+    return " (as the metadata say)" if order.told == order.found else f" (the metadata say: {told}, which is true)"
 
 
 def metadata_rows(files: Sequence[FileLayout]) -> list[tuple[str, str]]:

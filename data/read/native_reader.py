@@ -12,7 +12,7 @@ import pyarrow as pa
 import tensorflow as tf
 
 from data.errors import DataError
-from data.format import list_lengths
+from data.read import list_lengths
 from data.read.part_reader import output_schema
 from data.read.plan import Plan
 from data.read.plan import plan as make_plan

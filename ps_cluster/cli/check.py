@@ -35,8 +35,8 @@ def run(args: argparse.Namespace) -> int:
     )
     if looked.pruned is not None:
         print(f"where: {may_match(asdict(looked.pruned))}")
-    for problem in looked.problems:  # such files are left out
-        print(problem)
+    for problem in looked.problems:
+        print(f"left out: {problem}")
     return 0
 
 

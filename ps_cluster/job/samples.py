@@ -6,15 +6,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from data.errors import DataError
-from data.files import is_address
+from data.files import describe, is_address
 from data.paths import expand
 from data.read.footers import Footer, column_problems, read_each
 from data.read.pruning import Pruned, prune_each
 from data.read.read_spec import ReadSpec
 from data.sample.sampling import Sampling
+from data.sample.sampling import column_problems as rate_problems
 from data.where import Where, parse, type_problems
 from ps_cluster.job.problems import Path, Problem, path_text
 from ps_cluster.job.resolve import JobFile, column_of, columns_of, label_column, training_columns_of
+from ps_cluster.job.sampling import popularity_path, time_problems
 from ps_cluster.job.schema import Job
 from ps_cluster.job.yaml_text import parse as parse_yaml
 
@@ -60,6 +62,7 @@ class Looked:
     """What a look at the files' footers has found."""
 
     files: int = 0
+    """Those that can be read."""
     rows: int = 0
     pruned: Pruned | None = None
     """How many of the rows may meet the condition, by what the files say of them; None without a condition."""
@@ -85,12 +88,14 @@ def look_at_samples(job_file: JobFile) -> Looked:
             except DataError:
                 continue
             for path, footer in zip(paths, read_each(paths)):
-                looked.files += 1
                 if isinstance(footer, DataError):
                     told[("data", side, number), path] = str(footer), 1
                     continue
+                looked.files += 1
                 looked.rows += sum(stripe.rows for stripe in footer.stripes)
                 problems = list(_problems(job_file.job, footer))
+                if side == "train":
+                    problems += _sampling_problems(job_file.job, footer)
                 for place, problem in problems:
                     kind = place, problem.removeprefix(path)  # once for all files
                     first, files = told.get(kind, (problem, 0))
@@ -102,6 +107,8 @@ def look_at_samples(job_file: JobFile) -> Looked:
             told[place, footer.path] = str(found), 1
         else:
             looked.pruned = (looked.pruned or Pruned()) + found
+    if looked.files:
+        told.update({(place, ""): (problem, 1) for place, problem in _popularity_problems(job_file)})
     lines = []
     for (place, _), (problem, files) in told.items():
         line = document.line(Problem(place, "", ""))
@@ -133,3 +140,31 @@ def _problems(job: Job, footer: Footer) -> Iterator[tuple[Path, str]]:
     for index, feature in enumerate(job.features):
         for problem in column_problems(footer, [column_of(feature)]):
             yield ("features", index, "column" if feature.column else "name"), problem
+
+
+def _sampling_problems(job: Job, footer: Footer) -> Iterator[tuple[Path, str]]:
+    """Like `_problems`, of the columns by which training rows are sampled."""
+    section = job.data.sampling
+    if section is None:
+        return
+    place: Path = ("data", "sampling")
+    if section.time and (section.replay or any(rule.newest_hours for rule in section.rules)):
+        for problem in time_problems(section.time.column, footer.schema, footer.path):
+            yield (*place, "time", "column"), problem
+    for index, rule in enumerate(section.rules):
+        for problem in type_problems(parse(rule.when), footer.schema, footer.path) if rule.when else []:
+            yield (*place, "rules", index, "when"), problem
+        if rule.bands:  # their column is a number or boolean, as a label is
+            for problem in rate_problems(Sampling(rule.bands.column, 0, ()), footer.schema, footer.path):
+                yield (*place, "rules", index, "bands", "column"), problem
+
+
+def _popularity_problems(job_file: JobFile) -> Iterator[tuple[Path, str]]:
+    """Counts of ids that are not there; the samples are, so they should be too."""
+    section = job_file.job.data.sampling
+    for index, rule in enumerate(section.rules if section else ()):
+        if rule.bands and rule.bands.popularity:
+            path = popularity_path(rule.bands, job_file.folder)
+            if describe([path])[0].kind != "file":
+                place = ("data", "sampling", "rules", index, "bands", "popularity")
+                yield place, f"{path}: expected counts of ids, which `ps-cluster data popularity` writes, found no file"

@@ -149,7 +149,7 @@ def resolve_sampling(
     schemas = {path: open_orc(path).schema for path in paths}
     newest = None
     if section.time and (section.replay or any(rule.newest_hours for rule in section.rules)):
-        _raise([line for path in paths for line in _time_problems(section.time.column, schemas[path], path)])
+        _raise([line for path in paths for line in time_problems(section.time.column, schemas[path], path)])
         newest = newest_time(paths, section.time.column, where, skip_bad, progress)
         if newest >= _LAST_SECOND * DAY_UNITS[section.time.unit] // 86_400:
             raise DataError(
@@ -232,12 +232,17 @@ def _of_bands(bands: schema.Bands, values: Sequence[float], folder: str) -> tupl
         names = (f"below {ends[0]}", *inner, f"{ends[-1]} and above", "null")
         rate = Steps(bands.column, tuple(map(float, bands.bounds)), tuple(values))
         return rate, names, np.arange(len(names))
-    path = os.path.normpath(os.path.join(folder, bands.popularity or ""))
+    path = popularity_path(bands, folder)
     found = popularity_bands(path, bands.column, bands.top_ids or (), bands.top_share or ())
     lookup, group_of = found.lookup(values)
     first = f"the {found.ends[0]:,} most frequent"
     inner = [f"the next {high - low:,}" for low, high in zip(found.ends, found.ends[1:])]
     return lookup, (first, *inner, "all others"), group_of
+
+
+def popularity_path(bands: schema.Bands, folder: str) -> str:
+    """Where the counts of the ids lie."""
+    return os.path.normpath(os.path.join(folder, bands.popularity or ""))
 
 
 def _of_replay(replay: Replay, column: str, newest: int, units: int) -> tuple[Factor, Part]:
@@ -250,7 +255,8 @@ def _of_replay(replay: Replay, column: str, newest: int, units: int) -> tuple[Fa
     return Factor("keep", rate), Part(title, "keep", groups, replay.rates, group_of, None)
 
 
-def _time_problems(column: str, schema: pa.Schema, path: str) -> list[str]:
+def time_problems(column: str, schema: pa.Schema, path: str) -> list[str]:
+    """What keeps `column` from being the time of a file of that schema, a line each."""
     place = f"{path}: column {column}: expected integers (times)"
     if schema.names.count(column) != 1:
         return [f"{place}, found no such column" if column not in schema.names else f"{place}, found several of them"]

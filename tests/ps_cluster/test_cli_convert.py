@@ -59,7 +59,7 @@ def test_a_bad_row_ends_it_with_one_line_and_can_be_skipped(tmp_path):
     assert done.stderr == "./log.csv: row 2 (line 3): column time: expected a time (epoch_seconds), found 'soon'\n"
     done = convert(*arguments, "--on-bad", "skip", folder=tmp_path)
     assert done.returncode == 0
-    assert "  skipped  1 rows: time: expected a time (epoch_seconds)" in done.stdout.splitlines()
+    assert "  skipped  1 row: time: expected a time (epoch_seconds)" in done.stdout.splitlines()
 
 
 @pytest.mark.parametrize(

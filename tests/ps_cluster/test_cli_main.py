@@ -48,6 +48,15 @@ def test_schema_prints_json() -> None:
     ]  # fmt: skip
 
 
+def test_schema_of_samples_files_prints_json() -> None:
+    done = ran("schema", "--samples")
+    assert (done.returncode, done.stderr) == (0, "")
+    schema = json.loads(done.stdout)
+    assert schema["required"] == ["columns"]
+    kinds = schema["properties"]["columns"]["items"]["discriminator"]["mapping"]
+    assert {"id", "hashed_id", "id_list", "label", "time", "dense"} <= kinds.keys()
+
+
 def test_a_reader_that_stops_reading_is_no_failure_to_report() -> None:
     read, written = os.pipe()
     os.close(read)

@@ -112,7 +112,49 @@ def test_bad_files_that_are_left_out_are_told_and_the_job_is_right(
     assert main(["check", job]) == 0
     right, lost = capsys.readouterr().out.splitlines()
     assert right.startswith(f"{job}: right: job ")
-    assert lost.startswith(f"{job}:7: data.test[0]: {folder}/test.orc: expected an ORC file, found an empty file")
+    assert right.endswith("5 rows in 2 files")
+    assert lost.startswith(
+        f"left out: {job}:7: data.test[0]: {folder}/test.orc: expected an ORC file, found an empty file"
+    )
+
+
+SAMPLING = """  sampling:
+    time: {column: {time}, unit: seconds}
+    rules:
+      - {label: 0, when: "{when} > 2", newest_hours: 24, weight: 2}
+      - {label: 0, bands: {column: {banded}, bounds: [3], keep: [0.5, 1]}}
+      - {label: 0, bands: {column: item, popularity: counts.orc, top_ids: [1], keep: [0.5, 1]}}"""
+
+
+def sampling(time: str, when: str, banded: str) -> tuple[str, str]:
+    text = SAMPLING.replace("{time}", time).replace("{when}", when).replace("{banded}", banded)
+    return "  shuffle_rows: 1000", text
+
+
+def test_what_sampling_needs_is_looked_for_in_the_training_files(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = job_with(folder, sampling("tme", "scroe", "history"))
+    assert main(["check", job]) == 2
+    train, more = f"{folder}/train.orc", " (and in 1 more file)"
+    time, when, banded, counts = capsys.readouterr().err.splitlines()
+    assert time == (
+        f"{job}:10: data.sampling.time.column: {train}: column tme: expected integers (times), "
+        f"found no such column{more}"
+    )
+    assert when.startswith(f"{job}:12: data.sampling.rules[0].when: {train}: column scroe: ") and when.endswith(more)
+    assert banded == (
+        f"{job}:13: data.sampling.rules[1].bands.column: {train}: column history: "
+        f"expected a number or boolean, found list<item: int64>{more}"
+    )
+    assert counts.startswith(f"{job}:14: data.sampling.rules[2].bands.popularity: {folder}/counts.orc: expected counts")
+
+
+def test_sampling_that_fits_the_training_files_is_right(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "counts.orc").write_bytes(b"of ids")
+    orc_files.write(folder / "test.orc", SCHEMA.replace(",day:int", ""), [[ROW[:-1]]])  # test rows are not sampled
+    job = job_with(folder, sampling("day", "user_share", "day"))
+    assert main(["check", job]) == 0, capsys.readouterr().err
 
 
 def test_a_condition_that_does_not_parse_stops_before_the_samples(folder: Path) -> None:

@@ -142,6 +142,6 @@ def _tell(out: str, manifest: dict[str, Any]) -> None:
         moved = f", {told['moved']:,} moved off a reserved id" if told["moved"] else ""
         print(f"  hashed   {name}: {told['distinct_ids']:,} ids, {told['collisions']:,} collisions{moved}")
     for reason, count in counts.get("bad_rows", {}).items():
-        print(f"  skipped  {count:,} rows: {reason}")
+        print(f"  skipped  {count:,} row{'s' * (count != 1)}: {reason}")
     for damage in manifest.get("damaged", []):
         print(f"  damaged  {damage}")

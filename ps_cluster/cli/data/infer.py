@@ -42,7 +42,8 @@ def _run(args: argparse.Namespace) -> int:
         file.write(draft.text)
     os.replace(beside, args.out)
     unsure = [proposal for proposal in draft.proposals if proposal.sure < 0.9]
-    print(f"{args.out}  {len(draft.proposals)} columns, {len(unsure)} of them less than 90 % sure")
+    told = f"{len(unsure)} of them less than 90 % sure" if unsure else "each at least 90 % sure"
+    print(f"{args.out}  {len(draft.proposals)} columns, {told}; read it, then `ps-cluster data convert`")
     for proposal in unsure:
         name, kind = proposal.fields["name"], proposal.fields["kind"]
         print(f"  {proposal.sure:4.0%}  {name}: {kind} ({proposal.why})")

@@ -457,3 +457,10 @@ def test_two_appenders_of_one_process_leave_each_other_alone(tmp_path):
         first.write_rows([row(3)])
     assert sorted(rows_of(tmp_path)) == [[1, 3], [2]]
     assert not (tmp_path / ".append").exists()
+
+
+def test_a_folder_that_a_manifest_closes_is_refused_and_left_as_it_was(tmp_path):
+    (tmp_path / "manifest.json").write_text("{}")
+    with pytest.raises(DataError, match=r"expected a folder without a manifest, found manifest\.json"):
+        Appender(str(tmp_path), SCHEMA)
+    assert os.listdir(tmp_path) == ["manifest.json"]

@@ -336,3 +336,11 @@ def test_gzip_members_one_after_another_are_one_file(tmp_path):
     (tmp_path / "both.csv.gz").write_bytes(gzip.compress(text[:middle]) + gzip.compress(text[middle:]))
     convert([str(tmp_path / "both.csv.gz")], logs.schema(), str(tmp_path / "out"), ONE)
     assert logs.read(tmp_path / "out") == logs.expected_rows(rows, logs.schema())
+
+
+@pytest.mark.parametrize("ending", ["tfrecord", "tfrecord.gz", "parquet", "orc"])
+def test_a_source_that_is_no_text_although_the_samples_file_says_csv_is_told(tmp_path, ending):
+    source = logs.write(str(tmp_path / f"log.{ending}"), logs.make_rows(20))
+    with pytest.raises(DataError) as told:
+        convert([source], logs.schema(source={"format": "csv"}), str(tmp_path / "out"), ONE)
+    assert str(told.value) == f"{source}: expected csv, as the format says, found {ending.removesuffix('.gz')}"

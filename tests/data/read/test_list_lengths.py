@@ -13,9 +13,9 @@ from pyarrow import orc
 from data.columns import Column
 from data.errors import DataError
 from data.format import blocks as orc_blocks
-from data.format import list_lengths
 from data.format.tail import read_tail, stripe_streams
 from data.orc_writer import OrcWriter
+from data.read import list_lengths
 from data.read.stripes import Part, Stripe
 from tests.data.mutated_files import Bases
 
