@@ -7,6 +7,7 @@ one and wherever `wrong`, a bool array `[rows]` or None for "nothing", is true.
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,8 @@ Cast = tuple[pa.Array, "np.ndarray | None"]
 _MILLISECOND_UNITS = {"epoch_seconds": 1000, "epoch_milliseconds": 1}
 # A label as text.
 _LABEL_TEXTS = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "false": 0, "true": 1, "False": 0, "True": 1}
+# What strptime of C reads, and Python's does not.
+_SHORT_DIRECTIVES = {"%F": "%Y-%m-%d", "%D": "%m/%d/%y", "%T": "%H:%M:%S", "%R": "%H:%M", "%e": "%d", "%h": "%b"}
 # Up to here every integer is a float64 of its own.
 _EXACT = float(2**53)
 
@@ -53,7 +56,7 @@ def without_empty(texts: pa.Array) -> pa.Array:
 
 
 def integers(array: pa.Array) -> Cast:
-    """int64 from any integer, boolean, whole float, decimal or text of digits. An empty text is null."""
+    """int64 from any integer, boolean, whole float, decimal or text of digits (or `12.0`). An empty text is null."""
     kind = array.type
     if is_text(kind):
         return _integers_of_texts(without_empty(as_bytes(array)))
@@ -104,7 +107,8 @@ def times(array: pa.Array, form: str, pattern: str | None, zone: str) -> Cast:
     if pa.types.is_date(array.type):
         array = array.cast(pa.timestamp("ms"))
     if pa.types.is_timestamp(array.type):
-        return _milliseconds(_in_utc(array, zone)), None
+        inside, outside = _of_calendar(array)
+        return _milliseconds(_in_utc(inside, zone)), outside
     if form == "iso8601":
         return _of_texts(array, lambda texts: _iso(texts, zone))
     if form == "pattern":
@@ -129,26 +133,37 @@ def _integers_of_texts(raw: pa.Array) -> Cast:
     try:
         return digits.cast(pa.int64()), wrong
     except pa.ArrowInvalid:
-        trimmed = pc.utf8_trim_whitespace(digits)
+        # 12.0 is what a column of integers with missing values becomes in many a program.
+        trimmed = pc.replace_substring_regex(pc.utf8_trim_whitespace(digits), r"^(-?\d+)\.0+$", r"\1")
         values, more = _isolated(trimmed, lambda part: part.cast(pa.int64()), pa.int64())
         return values, _either(wrong, more)
 
 
 def _epochs(array: pa.Array, form: str) -> Cast:
-    fractional = pa.types.is_floating(array.type)
     if is_text(array.type):
-        values, wrong = integers(array)
-        if wrong is None or form != "epoch_seconds":
-            return _scaled(values, wrong, form)
-        array, fractional = array.cast(pa.binary()), True  # texts such as 1577836800.25
-    if not fractional:
-        return _scaled(*integers(array), form)
-    if is_text(array.type):
-        numbers, wrong = _isolated(
-            without_empty(array), lambda part: part.cast(pa.string()).cast(pa.float64()), pa.float64()
-        )
-    else:
-        numbers, wrong = array.cast(pa.float64()), None
+        return _epochs_of_texts(as_bytes(array), form)
+    if pa.types.is_floating(array.type):
+        return _fractions(array.cast(pa.float64()), form)
+    return _scaled(*integers(array), form)
+
+
+def _epochs_of_texts(array: pa.Array, form: str) -> Cast:
+    whole, wrong = _scaled(*integers(array), form)
+    if wrong is None:
+        return whole, None
+    # Each text by itself: what one becomes must not depend on those around it.
+    texts, _ = _isolated(array.filter(pa.array(wrong)), lambda part: part.cast(pa.string()), pa.string())
+    fraction = pc.match_substring_regex(texts, r"^\s*[-+]?\d+\.\d+\s*$|^\s*[-+]?\d+(\.\d*)?[eE][-+]?\d+\s*$")
+    texts = pc.if_else(fraction, pc.utf8_trim_whitespace(texts), pa.scalar(None, pa.string()))
+    numbers, _ = _isolated(texts, lambda part: part.cast(pa.float64()), pa.float64())
+    values, _ = _fractions(numbers, form)
+    merged = pc.replace_with_mask(whole, pa.array(wrong), values)
+    still = wrong.copy()
+    still[wrong] = values.is_null().to_numpy(zero_copy_only=False)
+    return merged, _none_if_clear(still)
+
+
+def _fractions(numbers: pa.Array, form: str) -> Cast:
     factor = {"epoch_seconds": 1000.0, "epoch_milliseconds": 1.0, "epoch_microseconds": 1e-3}[form]
     scaled = numbers.to_numpy(zero_copy_only=False) * factor
     # 1577836800.001 is not a float64: round what is a hair below its millisecond.
@@ -157,7 +172,7 @@ def _epochs(array: pa.Array, form: str) -> Cast:
     with np.errstate(invalid="ignore"):
         outside = ~(np.abs(whole) <= _EXACT) & valid
     result = pa.array(np.where(valid & ~outside, whole, 0).astype(np.int64), mask=~valid | outside)
-    return result, _either(wrong, _none_if_clear(outside))
+    return result, _none_if_clear(outside)
 
 
 def _scaled(values: pa.Array, wrong: np.ndarray | None, form: str) -> Cast:
@@ -198,7 +213,34 @@ def _iso(given: pa.Array, zone: str) -> pa.Array:
 
 
 def _by_pattern(given: pa.Array, pattern: str, zone: str) -> pa.Array:
-    return _milliseconds(_in_utc(pc.strptime(given, pattern, "ms", error_is_null=True), zone))
+    stamps = pc.strptime(given, pattern, "ms", error_is_null=True)
+    return _milliseconds(_in_utc(_without_rolled(given, stamps, pattern), zone))
+
+
+def _without_rolled(given: pa.Array, stamps: pa.Array, pattern: str) -> pa.Array:
+    """Without days that their month does not have: 30 February is read as 1 March, or 2."""
+    suspect = pc.less_equal(pc.day(stamps), 3)
+    if "%z" in pattern:  # which has moved the stamp by up to a day
+        suspect = pc.or_(pc.less_equal(pc.day(stamps), 4), pc.greater_equal(pc.day(stamps), 28))
+    if not pc.any(suspect).as_py():
+        return stamps
+    places = pc.indices_nonzero(suspect.fill_null(False))
+    texts = given.take(places).dictionary_encode()
+    plain = pattern
+    for short, long in _SHORT_DIRECTIVES.items():
+        plain = plain.replace(short, long)
+    rolled = pa.array([_has_no_such_day(text, plain) for text in texts.dictionary.to_pylist()], pa.bool_())
+    marked = np.zeros(len(given), bool)
+    marked[places.to_numpy()] = rolled.take(texts.indices).to_numpy(zero_copy_only=False)
+    return _masked(stamps, marked)
+
+
+def _has_no_such_day(text: str, pattern: str) -> bool:
+    try:
+        datetime.strptime(text, pattern)
+    except ValueError as error:
+        return "day is out of range for month" in str(error)
+    return False
 
 
 def _in_utc(stamps: pa.Array, zone: str) -> pa.Array:
@@ -207,6 +249,16 @@ def _in_utc(stamps: pa.Array, zone: str) -> pa.Array:
     if zone == "UTC":
         return stamps.cast(pa.timestamp(stamps.type.unit, "UTC"))
     return pc.assume_timezone(stamps, zone, ambiguous="earliest", nonexistent="earliest")
+
+
+def _of_calendar(stamps: pa.Array) -> Cast:
+    """Without what lies outside of the years 1 to 9999: an overflow on the way, and no time that anyone meant."""
+    per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[stamps.type.unit]
+    least = max(-62135596800 * per_second, -(2**63))
+    most = min(253402300800 * per_second, 2**63) - 1
+    numbers = stamps.cast(pa.int64()).fill_null(0).to_numpy()
+    outside = (numbers < least) | (numbers > most)
+    return _masked(stamps, outside), _none_if_clear(outside)
 
 
 def _milliseconds(stamps: pa.Array) -> pa.Array:

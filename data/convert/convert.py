@@ -24,7 +24,7 @@ from data.convert.rows import convert_batch
 from data.convert.runs import BATCH_BYTES, Run, RunBuilder, load_runs, sampled_keys
 from data.convert.schema import HASHED, SamplesSchema, arrow_schema
 from data.convert.sources import SourceFile, Unit, units_of
-from data.convert.work import Work, locked
+from data.convert.work import Work, output_folder
 from data.convert.workers import run_tasks
 from data.errors import DataError
 
@@ -68,10 +68,10 @@ def convert(
 
     Raises DataError for wrong input: files, rows, an output that is another conversion's or in use.
     """
-    out = os.path.normpath(out)
+    work = Work(output_folder(out), settings.work)
     sources = find(patterns, base, schema)
-    with locked(out):
-        work = Work(out, settings.work)
+    work.check([source.path for source in sources])
+    with work.locked():
         identity = identity_of(schema, sources)
         done = work.begin(identity, settings.overwrite)
         if done is not None:

@@ -7,6 +7,7 @@ Nothing but NumPy is needed where rows are converted.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,9 @@ _K0 = np.uint64(0xC3A5C85C97CB3127)
 _K1 = np.uint64(0xB492B66FBE98F273)
 _K2 = np.uint64(0x9AE16A3B2F90404F)
 _LOOP_SEED = np.uint64(81)
+_ALL = 2**64 - 1
+_EIGHT_WORDS = struct.Struct("<8Q")
+_FEW = 8  # strings: longer ones than all others are read on one by one, which array operations on few do slower
 _CHUNK = 1 << 14  # strings at a time: the arrays of a step stay in the processor's cache
 
 Words = np.ndarray
@@ -160,6 +164,18 @@ def _weak(words: np.ndarray, at: np.ndarray, a: Words, b: Words) -> tuple[Words,
     return total + last, b + _rotated(total, 44) + a
 
 
+def _rotated_int(value: int, bits: int) -> int:
+    value &= _ALL
+    return value >> bits | value << 64 - bits & _ALL
+
+
+def _weak_int(first: int, second: int, third: int, last: int, a: int, b: int) -> tuple[int, int]:
+    a += first
+    b = _rotated_int(b + a + last, 21)
+    total = a + second + third
+    return total + last & _ALL, b + _rotated_int(total, 44) + a & _ALL
+
+
 class _State:
     """The registers of strings above 64 bytes. `word[i]` in the text of the algorithm is `words[at + i]` here."""
 
@@ -196,6 +212,23 @@ class _State:
         part.v, part.w = (v0, v1), (w0, w1)
         return part
 
+    def finish(self, place: int, at: int, blocks: int) -> None:
+        """Takes in the last blocks of one string, as `take` does."""
+        x, y, z, v0, v1, w0, w1 = (int(register[place]) for register in self.registers())
+        k1 = int(_K1)
+        text: Any = self.words.base
+        for start in range(at, at + 64 * blocks, 64):
+            a, b, c, d, e, f, g, h = _EIGHT_WORDS.unpack_from(text, start)
+            x, y, z = (
+                _rotated_int(z + w0, 33) * k1 & _ALL,
+                (_rotated_int(y + v1 + g, 42) * k1 + v0 + f) & _ALL,
+                _rotated_int(x + y + v0 + b, 37) * k1 & _ALL ^ w1,
+            )
+            v0, v1 = _weak_int(a, b, c, d, v1 * k1, z + w0)
+            w0, w1 = _weak_int(e, f, g, h, x + w1, y + c)
+        for register, value in zip(self.registers(), (x, y, z, v0, v1, w0, w1)):
+            register[place] = value
+
     def registers(self) -> tuple[np.ndarray, ...]:
         return (self.x, self.y, self.z, *self.v, *self.w)
 
@@ -207,6 +240,10 @@ def _above_64(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> Word
     blocks = (lengths - 1) // 64
     for block in range(int(blocks.max())):
         going = np.flatnonzero(blocks > block)
+        if len(going) <= _FEW:
+            for place in going:
+                state.finish(int(place), int(starts[place]) + 64 * block, int(blocks[place]) - block)
+            break
         part = state.some(going)
         part.take(starts[going] + 64 * block, _K1, np.uint64(1))
         state.put(going, part)
@@ -241,9 +278,30 @@ def _chains(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.nda
     words = _view(data, "<u8")
     for first in range(0, int(lengths.max(initial=0)), 8):
         going = np.flatnonzero(lengths > first)
+        if len(going) <= _FEW:
+            for place in going:
+                result[place] = _chain(
+                    int(result[place]), data, int(starts[place]) + first, int(lengths[place]) - first
+                )
+            break
         unused_bits = np.maximum(0, 64 - 8 * (lengths[going] - first)).astype(np.uint64)
         word = words[starts[going] + first] << unused_bits
         result[going] = _mix(result[going] ^ (word * _K2 + _K0))
+    return result
+
+
+def _chain(result: int, data: np.ndarray, start: int, length: int) -> int:
+    """The rest of one string, as `_chains` takes it in."""
+    k0, k2 = int(_K0), int(_K2)
+    words = np.frombuffer(data[start : start + length].tobytes(), "<u8", length // 8).tolist()
+    if length % 8:
+        rest = int.from_bytes(data[start + length - length % 8 : start + length].tobytes(), "little")
+        words.append(rest << 64 - 8 * (length % 8))
+    for word in words:
+        value = result ^ word * k2 + k0 & _ALL
+        value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9 & _ALL
+        value = (value ^ value >> 27) * 0x94D049BB133111EB & _ALL
+        result = value ^ value >> 31
     return result
 
 

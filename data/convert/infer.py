@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -12,6 +14,7 @@ from typing import Any
 from data.convert.reading import describe, expand
 from data.convert.sample_rows import Column, Sample, take
 from data.convert.schema import SamplesSchema, broken_rules
+from data.errors import DataError
 
 # A kind that fits this share of the values is proposed; the rest would be bad rows.
 _FITTING = 0.97
@@ -19,6 +22,7 @@ _SEPARATORS = (",", "|", ";", " ", ":")
 _EPOCHS = (("epoch_seconds", 1), ("epoch_milliseconds", 1000), ("epoch_microseconds", 1_000_000))
 _EPOCH_RANGE = (9.0e8, 2.6e9)  # 1998 to 2052, in seconds
 _ISO = re.compile(r"\d{4}-\d\d-\d\d([Tt ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d(:?\d\d)?)?)?")
+_CLOCK = re.compile(r"\d\d?:\d\d(:\d\d)?")
 _PATTERNS = (
     "%Y/%m/%d %H:%M:%S",
     "%Y/%m/%d",
@@ -29,6 +33,7 @@ _PATTERNS = (
     "%Y%m%d%H%M%S",
     "%Y%m%d",
 )
+_INT64 = range(-(2**63), 2**63)
 _DIGITS = re.compile(r"-?\d+")
 _DECIMAL = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 
@@ -62,8 +67,13 @@ class Draft:
 def infer(patterns: Sequence[str], base: str = ".", form: str = "auto") -> Draft:
     """Proposes a samples file for the sources. Raises DataError for files that cannot be read."""
     sample = take([describe(path, form) for path in expand(patterns, base)])
+    # The source's name stands in the samples file, where text is on one line.
+    named = [column for column in sample.columns if column.name.isprintable() and column.name]
+    if not named:
+        raise DataError(f"{patterns[0]}: expected columns with names, found {sample.columns[0].name!r:.80}")
+    names = _names([column.name for column in named])
     proposals = _one_label(
-        [_named(_propose(column, sample.format == "tfrecord"), column, sample) for column in sample.columns]
+        [_named(_propose(column, sample.format == "tfrecord"), column, name) for column, name in zip(named, names)]
     )
     values: dict[str, Any] = {"name": "samples"}
     source = _source(sample)
@@ -76,7 +86,8 @@ def infer(patterns: Sequence[str], base: str = ".", form: str = "auto") -> Draft
     schema = SamplesSchema.model_validate(values, strict=True)
     problems = list(broken_rules(schema))
     assert not problems, problems
-    return Draft(_text(values, proposals, sample), schema, proposals)
+    left_out = [column.name for column in sample.columns if column not in named]
+    return Draft(_text(values, proposals, sample, left_out), schema, proposals)
 
 
 def _source(sample: Sample) -> dict[str, Any]:
@@ -88,13 +99,20 @@ def _source(sample: Sample) -> dict[str, Any]:
     return source
 
 
-def _named(proposal: Proposal, column: Column, sample: Sample) -> Proposal:
-    """With a name that a column may have, unlike the other columns' names."""
-    plain = re.sub(r"\W", "_", column.name, flags=re.ASCII)
-    name = (plain if re.match(r"[A-Za-z_]", plain) else f"column_{plain}")[:63]
-    others = {other.name for other in sample.columns if other is not column}
-    while name != column.name and name in others:
-        name = f"{name[:60]}_x"
+def _names(sources: Sequence[str]) -> list[str]:
+    """A name that a column may have for each source's, all different; those that will do stay as they are."""
+    plain = [re.sub(r"\W", "_", source, flags=re.ASCII) for source in sources]
+    plain = [(name if re.match(r"[A-Za-z_]", name) else f"column_{name}")[:63] for name in plain]
+    taken = {source for source, name in zip(sources, plain) if source == name}
+    names = []
+    for source, name in zip(sources, plain):
+        tries = itertools.chain([name], (f"{name[:55]}_{number}" for number in itertools.count(2)))
+        names.append(name if source == name else next(one for one in tries if one not in taken))
+        taken.add(names[-1])
+    return names
+
+
+def _named(proposal: Proposal, column: Column, name: str) -> Proposal:
     fields = {"name": name}
     if name != column.name:
         fields["source"] = column.name
@@ -149,6 +167,8 @@ def _scalar(name: str, values: list[Any], texts: list[str], empties: int) -> Pro
         return Proposal({"kind": "time", "format": "iso8601"}, 0.98, "a time type")
     if isinstance(first, bool):
         return _zero_or_one(lower, "booleans")
+    if _LABEL_NAME.search(lower) and set(texts) <= {"true", "false", "True", "False"}:
+        return _zero_or_one(lower, "texts of booleans")
     for propose in (_digits, _times, _decimals, _lists_as_text):
         found = propose(lower, texts, not isinstance(first, (str, bytes)))
         if found is not None:
@@ -157,18 +177,16 @@ def _scalar(name: str, values: list[Any], texts: list[str], empties: int) -> Pro
 
 
 def _digits(name: str, texts: list[str], numbers: bool) -> Proposal | None:
-    fits, note = _fit(texts, lambda text: bool(_DIGITS.fullmatch(text)) and -(2**63) <= int(text) < 2**63)
+    fits, note = _fit(texts, lambda text: bool(_DIGITS.fullmatch(text)) and int(text) in _INT64)
     if not fits:
         return None
     what = f"integers{note}" if numbers else f"texts of digits{note}"
     if set(texts) <= {"0", "1"} and (_LABEL_NAME.search(name) or (len(set(texts)) == 2 and not _ID_NAME.search(name))):
         return _zero_or_one(name, what)
     numbers_found = [int(text) for text in texts if _DIGITS.fullmatch(text)]
-    for form, unit in _EPOCHS:
-        if all(_EPOCH_RANGE[0] * unit <= number <= _EPOCH_RANGE[1] * unit for number in numbers_found):
-            days = [datetime.fromtimestamp(end(numbers_found) / unit, timezone.utc).date() for end in (min, max)]
-            sure = 0.97 if _TIME_NAME.search(name) else 0.7
-            return Proposal({"kind": "time", "format": form}, sure, f"{what}, as {form} {days[0]} to {days[1]}")
+    found_time = _epoch(name, numbers_found, what)
+    if found_time is not None:
+        return found_time
     if _TIME_NAME.search(name):
         found = _pattern(texts)
         if found is not None:
@@ -181,6 +199,15 @@ def _digits(name: str, texts: list[str], numbers: bool) -> Proposal | None:
     if _NUMBER_NAME.search(name):
         return Proposal({"kind": "dense"}, 0.8, f"{what}, {spread}, named as a number; else 'id'")
     return Proposal({"kind": "id"}, 0.5, f"{what}, {spread}; 'dense' if a larger one means more")
+
+
+def _epoch(name: str, numbers: list[int], what: str) -> Proposal | None:
+    for form, unit in _EPOCHS:
+        if all(_EPOCH_RANGE[0] * unit <= number <= _EPOCH_RANGE[1] * unit for number in numbers):
+            days = [datetime.fromtimestamp(end(numbers) / unit, timezone.utc).date() for end in (min, max)]
+            sure = 0.97 if _TIME_NAME.search(name) else 0.7
+            return Proposal({"kind": "time", "format": form}, sure, f"{what}, as {form} {days[0]} to {days[1]}")
+    return None
 
 
 def _zero_or_one(name: str, what: str) -> Proposal:
@@ -231,7 +258,14 @@ def _decimals(name: str, texts: list[str], numbers: bool) -> Proposal | None:
     whole = all(
         text == "nan" or float(text).is_integer() for text in texts if text == "nan" or _DECIMAL.fullmatch(text)
     )
-    if whole and _ID_NAME.search(name) and not nan:
+    if whole and not nan:
+        found_time = _epoch(name, [int(float(text)) for text in texts if _DECIMAL.fullmatch(text)], "whole numbers")
+        if found_time is not None:
+            return found_time
+    too_long = any(_DIGITS.fullmatch(text) and int(text) not in _INT64 for text in texts)
+    if too_long and not numbers and _ID_NAME.search(name):
+        return Proposal({"kind": "hashed_id"}, 0.8, f"numbers{note}, some beyond 64 bits, named as an id")
+    if whole and _ID_NAME.search(name) and not nan and all("e" not in text.lower() for text in texts):
         return Proposal({"kind": "id"}, 0.7, f"whole numbers{note}, named as an id")
     return Proposal({"kind": "dense"} | nan, 0.8 if whole or note else 0.95, f"numbers with a fraction{note}")
 
@@ -241,16 +275,19 @@ def _lists_as_text(name: str, texts: list[str], numbers: bool) -> Proposal | Non
         return None
     for separator in _SEPARATORS:
         several = [text for text in texts if separator in text]
-        if not several:
+        if not several or all(_CLOCK.fullmatch(text) for text in texts):
             continue
         share = f"{len(several) / len(texts):.0%} with {separator!r}"
-        item = re.compile(rf"\d+(?:{re.escape(separator)}\d+)*")
-        fits, note = _fit(texts, lambda text, item=item: bool(item.fullmatch(text)))  # type: ignore[misc]
+        fields = {"kind": "id_list"} | ({} if separator == "," else {"separator": separator})
+        fits, note = _fit(texts, functools.partial(_are_ids, separator=separator))
+        if not fits:
+            fits, note = _fit(texts, functools.partial(_are_ids, separator=separator, without_empty=True))
+            fields, share = fields | {"empty_items": "drop"}, f"{share}, empty items among them"
         if fits:
             longest = max(text.count(separator) + 1 for text in texts)
             sure = min(0.97, 0.6 + len(several) / len(texts)) - (0.1 if note else 0)
-            fields = {"kind": "id_list"} | ({} if separator == "," else {"separator": separator})
             return Proposal(fields, sure, f"separated ids{note}, {share}, up to {longest}")
+        share = share.partition(", empty")[0]
         tokens = [token for text in texts for token in text.split(separator)]
         if separator == " " or len(several) < 0.3 * len(texts) or texts[0][:1] in "[{":
             continue
@@ -258,6 +295,11 @@ def _lists_as_text(name: str, texts: list[str], numbers: bool) -> Proposal | Non
             fields = {"kind": "hashed_id_list"} | ({} if separator == "," else {"separator": separator})
             return Proposal(fields, 0.7, f"separated texts, {share}; 'hashed_id' if each is one value")
     return None
+
+
+def _are_ids(text: str, separator: str, without_empty: bool = False) -> bool:
+    items = (item.strip() for item in text.split(separator) if item or not without_empty)
+    return all(_DIGITS.fullmatch(item) for item in items)
 
 
 def _categories(texts: list[str]) -> Proposal:
@@ -305,7 +347,7 @@ def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else str(value)
 
 
-def _text(values: dict[str, Any], proposals: list[Proposal], sample: Sample) -> str:
+def _text(values: dict[str, Any], proposals: list[Proposal], sample: Sample, left_out: Sequence[str]) -> str:
     files = f"{sample.files} file{'s' * (sample.files > 1)}"
     lines = [
         f"# Proposed from {sample.rows:,} rows out of {files}, from {sample.where}.",
@@ -318,6 +360,7 @@ def _text(values: dict[str, Any], proposals: list[Proposal], sample: Sample) -> 
     for proposal in proposals:
         why = "".join(char if char.isprintable() else "?" for char in proposal.why)
         lines += [f"  # {proposal.sure:.0%} sure: {why}", f"  - {_flow(proposal.fields)}"]
+    lines += [f"  # Left out: a column that no samples file can name, {name!r}" for name in left_out]
     if "sort" in values:
         lines += [
             "# Samples of a user together, in order of time: several times smaller files.",

@@ -6,22 +6,27 @@ absent feature from one with no values, the records are looked at one by one.
 
 from __future__ import annotations
 
+import mmap
 import os
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from data.convert.inflated import Inflated
 from data.convert.raw import BATCH_BYTES, BATCH_ROWS, Raw
-from data.convert.rows import BadRow
-from data.convert.schema import SamplesSchema
+from data.convert.rows import BadRow, shown_names, type_problems
+from data.convert.schema import HASHED, SamplesSchema
 from data.convert.sources import SourceFile, Unit, damaged
 from data.errors import DataError
 
 SAMPLED_RECORDS = 1000
 _LEARNT_RECORDS = 100
+_FLOAT = "float_list"
 _ARROW = {"bytes_list": pa.binary(), "int64_list": pa.int64(), "float_list": pa.float32()}
 
 
@@ -41,11 +46,15 @@ def features_of(source: SourceFile, records: int = SAMPLED_RECORDS) -> dict[str,
     try:
         found = next(iter(_dataset(source).batch(records))).numpy()
     except StopIteration:
-        return kinds
+        _, problem = record_count(source)
+        if problem is not None:
+            raise damaged(source, ValueError(problem)) from None
+        raise DataError(f"{source.path}: expected samples, found an empty file") from None
     except (tf.errors.DataLossError, tf.errors.InvalidArgumentError) as error:
         found = _before_damage(tf, source, 0)[:records]
         if not len(found):
             raise damaged(source, ValueError(_first_sentence(error))) from None
+    read = 0
     for record in found:
         try:
             features = tf.train.Example.FromString(record).features.feature
@@ -55,6 +64,9 @@ def features_of(source: SourceFile, records: int = SAMPLED_RECORDS) -> dict[str,
             kind = feature.WhichOneof("kind")
             filled = bool(kind) and len(getattr(feature, kind).value) > 0
             kinds[name] = kinds.get(name) or (kind if filled else "")
+        read += 1
+    if not read:
+        raise DataError(f"{source.path}: expected records of tf.train.Example, found others")
     return kinds
 
 
@@ -62,7 +74,8 @@ def read(unit: Unit, schema: SamplesSchema, start_row: int) -> Iterator[Raw]:
     """The file's records from `start_row` on, each column a list of values a record."""
     tf = tensorflow()
     source = unit.source
-    parser = _Parser(tf, schema.source_names, features_of(source, _LEARNT_RECORDS))
+    hashed = {column.source_name for column in schema.columns if column.kind in HASHED}
+    parser = _Parser(tf, schema.source_names, hashed, features_of(source, _LEARNT_RECORDS))
     row, read_bytes, rows = start_row, 0, 64
     damage: str | None = None
     while damage is None:
@@ -73,7 +86,12 @@ def read(unit: Unit, schema: SamplesSchema, start_row: int) -> Iterator[Raw]:
             try:
                 records = next(batches).numpy()
             except StopIteration:
-                return
+                # A file that is cut in a record's head ends for TensorFlow as a whole one does.
+                count, problem = record_count(source)
+                if problem is None and count == row:
+                    return
+                damage = str(damaged(source, ValueError(problem or f"{count} records, of which {row} can be read")))
+                break
             except (tf.errors.DataLossError, tf.errors.InvalidArgumentError) as error:
                 damage = str(damaged(source, ValueError(_first_sentence(error))))
                 records = _before_damage(tf, source, row)
@@ -90,21 +108,52 @@ def read(unit: Unit, schema: SamplesSchema, start_row: int) -> Iterator[Raw]:
     yield Raw(nothing, np.zeros(0, np.int64), row, source.bytes, damage=damage)
 
 
+def record_count(source: SourceFile) -> tuple[int, str | None]:
+    """How many whole records the file is framed into, and what is wrong with its end. Nothing is decoded."""
+    count, position = 0, 0
+    if not source.gzip:
+        with open(source.path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            while (end := position + int.from_bytes(data[position : position + 8], "little") + 16) <= len(data):
+                count, position = count + 1, end
+            whole = position == len(data)
+        return count, None if whole else f"a record cut off at byte {position:,}"
+    head, left = b"", 0  # of a record: its first 8 bytes so far, or the bytes to go
+    try:
+        with open(source.path, "rb") as file:
+            inflated = Inflated(file)
+            while block := inflated.read():
+                at = 0
+                while at < len(block):
+                    step = min(left or 8 - len(head), len(block) - at)
+                    if left:
+                        left -= step
+                        count += not left
+                    else:
+                        head += block[at : at + step]
+                        if len(head) == 8:
+                            head, left = b"", int.from_bytes(head, "little") + 8
+                    at += step
+    except (EOFError, zlib.error) as error:
+        return count, str(error)
+    return count, "a record cut off at the end" if head or left else None
+
+
 def _raw(parser: _Parser, records: np.ndarray, row: int, read_bytes: int) -> Raw:
     batch, wrong = parser.parse(records)
     rows = np.arange(row, row + len(records))
-    bad = [BadRow(row + place, "", "a tf.train.Example", f"other bytes ({words})") for place, words in wrong]
+    bad = [replace(problem, row=row + problem.row) for problem in wrong]
     if bad:
-        rows = np.delete(rows, [place for place, _ in wrong])
+        rows = np.delete(rows, [problem.row for problem in wrong])
     return Raw(batch, rows, row + len(records), read_bytes, bad)
 
 
 class _Parser:
     """Parses records for some features, whose kinds it learns as they come."""
 
-    def __init__(self, tf: Any, names: Sequence[str], kinds: dict[str, str]):
+    def __init__(self, tf: Any, names: Sequence[str], hashed: Set[str], kinds: dict[str, str]):
         self._tf = tf
         self._names = list(names)
+        self._hashed = hashed
         self._kinds = {name: kinds.get(name, "") for name in names}
 
     def _spec(self) -> dict[str, Any]:
@@ -114,8 +163,8 @@ class _Parser:
             name: tf.io.RaggedFeature(dtypes[kind], row_splits_dtype=tf.int64) for name, kind in self._kinds.items()
         }
 
-    def parse(self, records: np.ndarray) -> tuple[pa.RecordBatch, list[tuple[int, str]]]:
-        """One list column for each feature, null where it is absent; places of what is no Example, and why."""
+    def parse(self, records: np.ndarray) -> tuple[pa.RecordBatch, list[BadRow]]:
+        """One list column for each feature, null where it is absent; records, by place, that are left out of it."""
         try:
             parsed = self._tf.io.parse_example(records, self._spec())
         except (self._tf.errors.InvalidArgumentError, UnicodeDecodeError):  # its text may hold a record's bytes
@@ -137,25 +186,30 @@ class _Parser:
             )
         return pa.RecordBatch.from_arrays(columns, names=self._names), []
 
-    def _one_by_one(self, records: np.ndarray) -> tuple[pa.RecordBatch, list[tuple[int, str]]]:
-        wrong: list[tuple[int, str]] = []
+    def _one_by_one(self, records: np.ndarray) -> tuple[pa.RecordBatch, list[BadRow]]:
+        wrong: list[BadRow] = []
         found: dict[str, list[Any]] = {name: [] for name in self._names}
         kinds: dict[str, set[str]] = {name: set() for name in self._names}
         for place, record in enumerate(records):
             try:
                 features = self._tf.train.Example.FromString(record).features.feature
             except Exception as error:  # the proto's own error class depends on protobuf's implementation
-                wrong.append((place, " ".join(str(error).split())[:80]))
+                words = " ".join(str(error).split())[:80]
+                wrong.append(BadRow(place, "", "a tf.train.Example", f"other bytes ({words})"))
                 continue
+            values: dict[str, tuple[str, list[Any] | None]] = {}
             for name in self._names:
-                if name not in features:
-                    found[name].append(None)
-                    continue
-                kind = features[name].WhichOneof("kind")
-                values = list(getattr(features[name], kind).value) if kind else []
-                if values:
-                    kinds[name].add(kind)
-                found[name].append(values)
+                kind = features[name].WhichOneof("kind") or "" if name in features else ""
+                row = None if name not in features else list(getattr(features[name], kind).value) if kind else []
+                values[name] = kind if row else "", row
+            # Among texts, a float would be hashed as its digits, which are not the same everywhere.
+            floats = next((name for name in self._names if name in self._hashed and values[name][0] == _FLOAT), None)
+            if floats is not None:
+                wrong.append(BadRow(place, floats, "texts or integers", f"floats, {values[floats][1]!r:.40}"))
+                continue
+            for name, (kind, row) in values.items():
+                found[name].append(row)
+                kinds[name] |= {kind} - {""}
         for name in self._names:  # so that the next batch need not be taken one by one
             if len(kinds[name]) == 1 and not self._kinds[name]:
                 self._kinds[name] = next(iter(kinds[name]))
@@ -230,14 +284,17 @@ def _first_sentence(error: Exception) -> str:
     return text.partition(" [Op:")[0]
 
 
-def check_features(found: Sequence[dict[str, str]], schema: SamplesSchema, where: str) -> None:
-    """Raises DataError for a column that no source file's first records hold."""
-    names = {name for kinds in found for name in kinds}
+def feature_problems(found: Sequence[tuple[SourceFile, dict[str, str]]], schema: SamplesSchema) -> list[str]:
+    """A line for each column that no file's first records hold, and for each file where its kind never fits."""
+    names = sorted({name for _, kinds in found for name in kinds})
     problems = [
-        f"{where}: column {name}: expected a feature of that name in the first {SAMPLED_RECORDS:,} records, "
-        f"found only {', '.join(sorted(names)[:20])}"
+        f"{found[0][0].path}: column {name}: expected a feature of that name in the first {SAMPLED_RECORDS:,} records, "
+        f"found only {shown_names(names)}"
         for name in schema.source_names
-        if name not in names
+        if found and name not in names
     ]
-    if problems:
-        raise DataError("\n".join(problems))
+    for source, kinds in found:
+        fields = [(name, pa.list_(_ARROW[kind])) for name, kind in kinds.items() if kind]
+        columns = [column for column in schema.columns if kinds.get(column.source_name)]
+        problems += type_problems(pa.schema(fields), columns, source.path)
+    return problems

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from data.convert import read_columnar, read_text, read_tfrecord
 from data.convert.raw import Raw
-from data.convert.rows import BadRow, type_problems
+from data.convert.rows import BadRow, shown_names, type_problems
 from data.convert.schema import SamplesSchema
 from data.convert.sources import SourceFile, Unit, describe, expand
 from data.errors import DataError
@@ -18,27 +18,25 @@ def find(patterns: Sequence[str], base: str, schema: SamplesSchema) -> list[Sour
     """The source files, each checked to hold the columns. Raises DataError with a line for each problem."""
     sources = [describe(path, schema.source.format) for path in expand(patterns, base)]
     problems: list[str] = []
-    features: list[dict[str, str]] = []
+    features: list[tuple[SourceFile, dict[str, str]]] = []
     for source in sources:
         try:
             if source.format == "tfrecord":
-                features.append(read_tfrecord.features_of(source))
+                features.append((source, read_tfrecord.features_of(source)))
             elif source.format in ("parquet", "orc"):
-                problems += type_problems(read_columnar.schema_of(source), schema, source.path)
+                problems += type_problems(read_columnar.schema_of(source), schema.columns, source.path)
             else:
                 names = read_text.header(source, schema.source)
-                read_text.check_names(source, names)
+                read_text.check_names(source, names, schema.source_names)
                 missing = [name for name in schema.source_names if name not in names]
-                shown = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
                 problems += [
-                    f"{source.path}: column {name}: expected it among the columns {shown}, found no such column"
+                    f"{source.path}: column {name}: expected it among the columns {shown_names(names)}, "
+                    "found no such column"
                     for name in missing
                 ]
         except DataError as error:
             problems.append(str(error))
-    if features and not problems:
-        first = next(source for source in sources if source.format == "tfrecord")
-        read_tfrecord.check_features(features, schema, first.path)
+    problems += read_tfrecord.feature_problems(features, schema)
     if problems:
         more = len(problems) - _SHOWN_PROBLEMS
         raise DataError("\n".join(problems[:_SHOWN_PROBLEMS] + ([f"and {more} more problems"] if more > 0 else [])))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -51,15 +52,21 @@ class Converted:
     hashes: dict[str, HashedTexts] = field(default_factory=dict)  # by hashed column
 
 
+Problem = tuple[np.ndarray, str]  # wrong values, bool [rows], and what was expected instead
+
+
 @dataclass(frozen=True)
 class _Values:
     """One converted column."""
 
     array: pa.Array
-    wrong: np.ndarray | None  # bool [rows]
+    problems: list[Problem]
     nulls: int
-    expected: str
     hashes: HashedTexts | None = None
+
+    def expected(self, place: int) -> str | None:
+        """What a wrong value should have been; None for one that fits. Depends on that value alone."""
+        return next((expected for wrong, expected in self.problems if wrong[place]), None)
 
 
 def convert_batch(raw: pa.RecordBatch, schema: SamplesSchema, rows: np.ndarray, where: str) -> Converted:
@@ -69,16 +76,16 @@ def convert_batch(raw: pa.RecordBatch, schema: SamplesSchema, rows: np.ndarray, 
     DataError when a column's type can never fit; `where` names the source in it.
     """
     columns = [_convert(raw.column(column.source_name), column, schema.hash_seed, where) for column in schema.columns]
-    wrong = [values.wrong for values in columns if values.wrong is not None]
+    wrong = [mask for values in columns for mask, _ in values.problems]
     kept = np.arange(raw.num_rows)
     bad: list[BadRow] = []
     if wrong:
         mask = np.logical_or.reduce(wrong)
         for place in np.flatnonzero(mask):
-            index = next(i for i, values in enumerate(columns) if values.wrong is not None and values.wrong[place])
-            source = schema.columns[index].source_name
+            told = ((column, values.expected(place)) for column, values in zip(schema.columns, columns))
+            source, expected = next((column.source_name, words) for column, words in told if words is not None)
             found = _found(raw.column(source)[int(place)])
-            bad.append(BadRow(int(rows[place]), source, columns[index].expected, found))
+            bad.append(BadRow(int(rows[place]), source, expected, found))
         kept = np.flatnonzero(~mask)
         # Once more without the bad rows, so that no count and no hash is theirs.
         clean = raw.take(pa.array(kept))
@@ -94,13 +101,13 @@ def convert_batch(raw: pa.RecordBatch, schema: SamplesSchema, rows: np.ndarray, 
     )
 
 
-def type_problems(found: pa.Schema, schema: SamplesSchema, where: str) -> list[str]:
+def type_problems(found: pa.Schema, columns: Sequence[Column], where: str) -> list[str]:
     """A line for each column whose source is absent or of a type that never fits."""
     problems = []
-    for column in schema.columns:
+    for column in columns:
         index = found.get_all_field_indices(column.source_name)
         if len(index) != 1:
-            names = ", ".join(found.names[:20]) + (", …" if len(found.names) > 20 else "")
+            names = shown_names(found.names)
             told = "no such column" if not index else f"{len(index)} columns of that name"
             problems.append(
                 f"{where}: column {column.source_name}: expected it among the columns {names}, found {told}"
@@ -110,11 +117,20 @@ def type_problems(found: pa.Schema, schema: SamplesSchema, where: str) -> list[s
     return problems
 
 
+def shown_names(names: Sequence[str]) -> str:
+    """The first names of columns, on one line."""
+    texts = [name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace") for name in names[:20]]
+    short = [name if len(name) <= 40 else f"{name[:39]}…" for name in texts]
+    plain = [name if name.isprintable() and name == name.strip() != "" else repr(name) for name in short]
+    return ", ".join(plain) + (", …" if len(names) > 20 else "")
+
+
 def _convert(raw: pa.Array, column: Column, seed: int, where: str) -> _Values:
     if isinstance(raw, pa.ChunkedArray):
         raw = raw.combine_chunks()
-    if pa.types.is_dictionary(raw.type):
-        raw = raw.dictionary_decode()
+    plain = _plain(raw.type)
+    if plain != raw.type:
+        raw = raw.cast(plain)
     if not _accepts(column, raw.type):
         raise DataError(_type_problem(column, raw.type, where))
     if pa.types.is_null(raw.type):
@@ -148,41 +164,38 @@ def _convert_scalar(raw: pa.Array, wrong: np.ndarray | None, column: Column, see
         ids = np.zeros(len(texts), np.int64)
         ids[valid] = hashes.ids
         values = pa.array(ids, mask=~valid)
-    wrong = _either(wrong, more)
+    problems = [(mask, expected) for mask in (wrong, more) if mask is not None]
     null = values.is_null().to_numpy(zero_copy_only=False)
-    if wrong is not None:
-        null = null & ~wrong
+    for mask, _ in problems:
+        null = null & ~mask
     nulls = int(np.count_nonzero(null))
     if nulls and column.missing == "error":
-        expected = f"{expected}, not a missing value"
-        wrong = _either(wrong, null)
+        problems.append((null, f"{expected}, not a missing value"))
     fill = getattr(column, "fill", None)
     if nulls and fill is not None:
         values = values.fill_null(pa.scalar(fill, values.type))
-    return _Values(values, wrong, nulls, expected, hashes)
+    return _Values(values, problems, nulls, hashes)
 
 
 def _convert_list(raw: pa.Array, column: IdListColumn | HashedIdListColumn, seed: int) -> _Values:
     items = items_of(raw, column.separator)
     expected = _EXPECTED[column.kind]
-    wrong: np.ndarray | None = None
+    problems: list[Problem] = []
     if casts.is_text(items.values.type):
         empty = pc.binary_length(items.values).fill_null(1).to_numpy() == 0
         if empty.any():
             if column.empty_items == "drop":
                 items = items.keep(~empty)
             else:
-                wrong = _rows_with(items, empty)
-                expected += ", no empty item"
+                problems.append((_rows_with(items, empty), f"{expected}, no empty item"))
     absent = items.values.is_null().to_numpy(zero_copy_only=False)
     if absent.any():
-        wrong = _either(wrong, _rows_with(items, absent))
-        expected += ", no null"
+        problems.append((_rows_with(items, absent), f"{expected}, no null"))
     hashes: HashedTexts | None = None
     if column.kind == "id_list":
         values, misfits = casts.integers(items.values)
         if misfits is not None:
-            wrong = _either(wrong, _rows_with(items, misfits))
+            problems.append((_rows_with(items, misfits), expected))
         numbers = values.fill_null(0).to_numpy()
     else:
         texts, _ = casts.texts(items.values)
@@ -190,11 +203,10 @@ def _convert_list(raw: pa.Array, column: IdListColumn | HashedIdListColumn, seed
         numbers = hashes.ids
     nulls = int(np.count_nonzero(items.null))
     if nulls and column.missing == "error":
-        wrong = _either(wrong, items.null)
-        expected += ", not a missing list"
+        problems.append((items.null, f"{expected}, not a missing list"))
     elif nulls and column.missing == "empty":
         items = Items(items.values, items.splits, np.zeros_like(items.null))
-    return _Values(items.lists(numbers), wrong, nulls, expected, hashes)
+    return _Values(items.lists(numbers), problems, nulls, hashes)
 
 
 def _rows_with(items: Items, marked: np.ndarray) -> np.ndarray:
@@ -212,9 +224,23 @@ def _single(raw: pa.Array) -> tuple[pa.Array, np.ndarray | None]:
     return raw.flatten().take(places), (long if long.any() else None)
 
 
-def _accepts(column: Column, kind: pa.DataType) -> bool:
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """The type without ways of keeping it that change no value: dictionaries, views, fixed sizes."""
     if pa.types.is_dictionary(kind):
-        kind = kind.value_type
+        return _plain(kind.value_type)
+    if pa.types.is_string_view(kind):
+        return pa.large_string()
+    if pa.types.is_binary_view(kind) or pa.types.is_fixed_size_binary(kind):
+        return pa.large_binary()
+    if pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind):
+        return pa.list_(_plain(kind.value_type))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(_plain(kind.value_type))
+    return kind
+
+
+def _accepts(column: Column, kind: pa.DataType) -> bool:
+    kind = _plain(kind)
     if pa.types.is_null(kind):
         return True
     nested = pa.types.is_list(kind) or pa.types.is_large_list(kind)
@@ -245,22 +271,21 @@ def _type_problem(column: Column, found: pa.DataType, where: str) -> str:
 
 
 def _found(value: pa.Scalar) -> str:
+    if not value.is_valid:
+        return "a missing value"
+    if isinstance(value, pa.DictionaryScalar):
+        value = value.value
     try:
         plain = value.as_py()
     except UnicodeDecodeError:
-        is_list = isinstance(value, pa.ListScalar)
+        is_list = isinstance(value, (pa.ListScalar, pa.LargeListScalar, pa.FixedSizeListScalar))
         plain = value.values.cast(pa.binary()).to_pylist() if is_list else value.as_buffer().to_pybytes()
-    if plain is None:
-        return "a missing value"
-    if isinstance(plain, list) and len(plain) == 1:
+    except (OverflowError, ValueError):  # a time that Python has no object for
+        plain = value.cast(pa.int64()).as_py() if pa.types.is_timestamp(value.type) else None
+        return f"{value.type} {plain}" if plain is not None else f"a {value.type} that no calendar has"
+    if isinstance(plain, list) and len(plain) == 1 and plain[0] is not None:
         plain = plain[0]
     if isinstance(plain, bytes):
         plain = plain.decode("utf-8", "backslashreplace")
     text = repr(plain)
     return text if len(text) <= _FOUND_CHARACTERS else text[: _FOUND_CHARACTERS - 1] + "…"
-
-
-def _either(one: np.ndarray | None, other: np.ndarray | None) -> np.ndarray | None:
-    if one is None or other is None:
-        return one if other is None else other
-    return one | other

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import itertools
 from collections import Counter
@@ -15,14 +14,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import orc
 
+from data.convert.read_text import csv_rows
 from data.convert.read_tfrecord import tensorflow
 from data.convert.sources import SourceFile, damaged
+from data.convert.text_stream import TextStream
 from data.errors import DataError
 
 MOST_FILES = 12
 ROWS = 2400  # of all files together
 PLACES = 4  # in a file
 _TEXT_BYTES = 1 << 18
+_MOST_LINE_BYTES = 64 << 20
 # A TFRecord file has no index: so many records are stepped over to find places in it.
 _STEPPED_RECORDS = 100_000
 
@@ -173,17 +175,21 @@ def _of_texts(sources: Sequence[SourceFile], rows: int) -> Sample:
         beginning, *others = _pieces(source)
         if not columns:
             separator = _separator(beginning, source)
-            first = next(csv.reader(io.StringIO(beginning), delimiter=separator), None)
+            first = next(_fields(beginning, separator), None)
             if not first:
                 raise DataError(f"{source.path}: expected a first line with the names of columns, found none")
             header = _is_header(first)
             names = first if header else [f"column_{number}" for number in range(len(first))]
+            twice = sorted({name for name in names if names.count(name) > 1})
+            if twice:
+                raise DataError(f"{source.path}: expected each column once in the header, found {twice[0]!r} again")
             columns = [Column(name, None) for name in names]
-        texts = [beginning.partition("\n")[2] if header else beginning, *others]
-        for text in texts:
-            lines = csv.reader(io.StringIO(text), delimiter=separator)
+        for number, text in enumerate([beginning, *others]):
+            lines = _fields(text, separator)
+            if header and number == 0:
+                next(lines, None)
             fitting = (fields for fields in lines if len(fields) == len(columns))
-            for fields in itertools.islice(fitting, max(1, rows // len(texts))):
+            for fields in itertools.islice(fitting, max(1, rows // (1 + len(others)))):
                 for column, value in zip(columns, fields):
                     column.add(None if value == "\\N" else value)
                 count += 1
@@ -196,29 +202,36 @@ def _of_texts(sources: Sequence[SourceFile], rows: int) -> Sample:
     )
 
 
+def _fields(text: str, separator: str) -> Iterator[list[str]]:
+    """Rows of a text that may end, or begin, in the middle of one."""
+    return csv_rows(io.StringIO(text, newline=None), separator)
+
+
 def _pieces(source: SourceFile) -> list[str]:
     """The beginning and pieces from further on, each of whole lines."""
+    with TextStream(source, check=False) as stream:
+        size = _TEXT_BYTES * (PLACES if source.gzip else 1)
+        data = stream.read(size)
+        while data.count(b"\n") < 2 and (more := stream.read(size)):  # a line longer than that
+            data += more
+        if stream.damage is not None and data.count(b"\n") < 2:
+            raise damaged(source, stream.damage)
+        pieces = [_whole_lines(data, not stream.read(1))]
     if source.gzip:
-        try:
-            with pa.input_stream(source.path, compression="gzip") as stream:
-                data = stream.read(_TEXT_BYTES * PLACES)
-        except (OSError, pa.ArrowException) as error:
-            raise damaged(source, error) from None
-        return [_whole_lines(data, len(data) < _TEXT_BYTES * PLACES)]
+        return pieces
     with open(source.path, "rb") as file:
-        pieces = [_whole_lines(file.read(_TEXT_BYTES), source.bytes <= _TEXT_BYTES)]
         for place in range(1, PLACES):
             start = source.bytes * place // PLACES
-            if start > _TEXT_BYTES:
+            if start > len(data):
                 file.seek(start)
-                file.readline()
+                file.readline(_MOST_LINE_BYTES)
                 pieces.append(_whole_lines(file.read(_TEXT_BYTES), False))
     return pieces
 
 
 def _whole_lines(data: bytes, is_all: bool) -> str:
-    end = len(data) if is_all else data.rfind(b"\n") + 1
-    return data[:end].decode("utf-8-sig", "replace")
+    end = len(data) if is_all else (data.rfind(b"\n") + 1 or data.rfind(b"\r") + 1)
+    return data[:end].decode("utf-8", "surrogateescape")
 
 
 def _separator(text: str, source: SourceFile) -> str:
@@ -227,9 +240,7 @@ def _separator(text: str, source: SourceFile) -> str:
         return "\t"
     best = (1, 0.0, ",")
     for candidate in (",", "\t", ";", "|"):
-        counts = Counter(
-            len(fields) for fields in itertools.islice(csv.reader(io.StringIO(text), delimiter=candidate), 50)
-        )
+        counts = Counter(len(fields) for fields in itertools.islice(_fields(text, candidate), 50))
         if counts:
             columns, lines = counts.most_common(1)[0]
             share = lines / sum(counts.values())

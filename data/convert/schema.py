@@ -6,11 +6,13 @@ Here features are declared from the data's side: a column has a source, a transf
 from __future__ import annotations
 
 import hashlib
+import re
 import zoneinfo
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Union
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 
 # `expected` is what a message about a wrong value calls a right one.
@@ -233,6 +235,17 @@ def broken_rules(schema: SamplesSchema) -> Iterator[tuple[tuple[str | int, ...],
     source = schema.source
     if source.column_names is not None and source.header:
         yield ("source", "column_names"), "'column_names' only with 'header: false'", "a header"
+    if source.separator is not None and source.separator in '"\r\n':
+        yield ("source", "separator"), "a character other than a quote or the end of a line", repr(source.separator)
+    if source.column_names is not None:
+        twice = next((name for name in source.column_names if source.column_names.count(name) > 1), None)
+        if twice is not None:
+            yield ("source", "column_names"), "each column once", repr(twice)
+        for index, column in enumerate(schema.columns):
+            if column.source_name not in source.column_names:
+                shown = ", ".join(source.column_names[:20])
+                field = "name" if column.source is None else "source"
+                yield ("columns", index, field), f"one of 'source.column_names' ({shown})", repr(column.source_name)
     if source.column_names is None and not source.header:
         yield ("source", "header"), "'column_names' beside 'header: false'", "no such field"
 
@@ -249,5 +262,31 @@ def _column_rules(column: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tu
         if (column.format == "pattern") != (column.pattern is not None):
             found = "'pattern' alone" if column.pattern is not None else "no such field"
             yield (*path, "pattern"), "'pattern' together with 'format: pattern'", found
-        if column.zone != "UTC" and column.zone not in zoneinfo.available_timezones():
+        if column.pattern is not None:
+            yield from _pattern_rules(column.pattern, (*path, "pattern"))
+        if not _knows_zone(column.zone):
             yield (*path, "zone"), "a time zone such as 'UTC' or 'Europe/Berlin'", repr(column.zone)
+
+
+# Directives of strptime that are read; those left out would be skipped over unread, or not be understood.
+_DIRECTIVES = "aAbBcCdDeFhHIjklmMnpRsStTxXyYz%"
+
+
+def _pattern_rules(pattern: str, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str, str]]:
+    directives = re.findall(r"%(.?)", pattern, re.DOTALL)
+    unread = next((directive for directive in directives if directive == "" or directive not in _DIRECTIVES), None)
+    if unread is not None:
+        known = ", ".join(f"%{letter}" for letter in _DIRECTIVES)
+        yield path, f"a pattern of {known}", repr(f"%{unread}")
+    elif not set(directives) & set("YyFDcsx"):
+        yield path, "a pattern with a year, such as %Y or %y", repr(pattern)
+
+
+def _knows_zone(zone: str) -> bool:
+    if zone not in zoneinfo.available_timezones() | {"UTC"}:
+        return False
+    try:  # it is this library that will read the zone
+        pc.assume_timezone(pa.scalar(0, pa.timestamp("s")), zone)
+    except pa.ArrowInvalid:
+        return False
+    return True

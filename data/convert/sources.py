@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -58,8 +59,13 @@ def expand(patterns: Sequence[str], base: str) -> list[str]:
     files: dict[str, None] = {}
     problems = []
     for pattern in patterns:
+        if not pattern:
+            problems.append("'': expected a file, folder or pattern, found an empty name")
+            continue
         full = os.path.join(base, pattern)
-        matches = [full] if os.path.exists(full) else sorted(glob.glob(full, recursive=True))
+        # What exists is meant literally; only what the user wrote is a pattern, not the folder it starts at.
+        within = os.path.join(glob.escape(base), pattern)
+        matches = [full] if os.path.lexists(full) else sorted(glob.glob(within, recursive=True))
         found = [file for match in matches for file in _files_of(match)]
         if not found:
             why = "an empty folder" if matches else "nothing by that name"
@@ -74,6 +80,8 @@ def describe(path: str, wanted: str) -> SourceFile:
     """The file with its format: `wanted`, or for `auto` as its name or its first bytes say. Raises DataError."""
     try:
         status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode):  # a pipe would have us wait, and is gone once it is read
+            raise DataError(f"{path}: expected a file, found something else by that name")
         with open(path, "rb") as file:
             head = file.read(16)
     except OSError as error:

@@ -32,7 +32,7 @@ from data.convert.reading import find, read, told
 from data.convert.rows import BadRow, convert_batch
 from data.convert.schema import SamplesSchema, arrow_schema
 from data.convert.sources import Unit, units_of
-from data.convert.work import Work, locked
+from data.convert.work import Work, output_folder
 from data.convert.workers import WorkerError
 from data.errors import DataError
 
@@ -54,10 +54,10 @@ def convert_on_spark(
         from pyspark.sql import SparkSession
     except ImportError:
         raise DataError(_NO_SPARK) from None
-    out = os.path.abspath(out)
+    work = Work(os.path.abspath(output_folder(out)), settings.work)
     sources = find(patterns, base, schema)
-    with locked(out):
-        work = Work(out, settings.work)
+    work.check([source.path for source in sources])
+    with work.locked():
         identity = {**identity_of(schema, sources), "engine": "spark"}
         done = work.begin(identity, settings.overwrite)
         if done is not None:

@@ -20,7 +20,7 @@ from data.convert.convert import DEFAULTS, Progress, Settings
 from data.convert.merge import FORMAT_VERSION, FileInfo, sha256_of
 from data.convert.read_tfrecord import tensorflow
 from data.convert.sources import SourceFile, damaged, describe
-from data.convert.work import Work, locked
+from data.convert.work import Work, output_folder
 from data.convert.workers import run_tasks
 from data.errors import DataError
 from data.paths import expand
@@ -38,7 +38,7 @@ def to_tfrecord(
     progress: Progress = lambda step, done, total: None,
 ) -> dict[str, Any]:
     """Writes each ORC file as one TFRecord file into the folder `out`; the manifest. Raises DataError."""
-    out = os.path.normpath(out)
+    work = Work(output_folder(out), settings.work)
     sources = [describe(path, "orc") for path in expand(patterns, base)]
     footers = [read_footer(source.path) for source in sources]
     problems = [
@@ -49,8 +49,8 @@ def to_tfrecord(
     ]
     if problems:
         raise DataError("\n".join(problems))
-    with locked(out):
-        work = Work(out, settings.work)
+    work.check([source.path for source in sources])
+    with work.locked():
         identity = {
             "to": "tfrecord",
             "gzip": gzip,

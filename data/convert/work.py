@@ -6,8 +6,9 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -17,6 +18,27 @@ from data.errors import DataError
 from data.paths import MANIFEST
 
 _PLAN = "plan.json"
+# What a conversion makes; nothing else is ever removed.
+_OWN_FILE = re.compile(r"part-\d{5,}\.(orc|tfrecord|tfrecord\.gz)(?P<partial>\.[0-9a-f]+\.partial)?")
+_OWN_PARTIAL = re.compile(r"plan\.json\.[0-9a-f]+\.partial")
+_OWN_WORK = re.compile(rf"plan\.json|samples\.npy|runs|files|{_OWN_PARTIAL.pattern}")
+
+
+def output_folder(path: str) -> str:
+    """The path of a folder to write, so that names can be put behind it. Raises DataError where none can be."""
+    if not path:
+        raise DataError("'': expected a folder to write, found an empty name")
+    if "://" in path:
+        raise DataError(f"{path}: expected a folder of this machine to write, found an address")
+    path = os.path.normpath(path)
+    if os.path.basename(path) in ("", ".", ".."):
+        path = os.path.abspath(path)
+    parent = path
+    while not os.path.lexists(parent):
+        parent = os.path.dirname(os.path.abspath(parent))
+    if not os.path.isdir(parent):
+        raise DataError(f"{path}: expected a folder to write, found that {parent} is no folder")
+    return path
 
 
 @contextlib.contextmanager
@@ -49,9 +71,31 @@ class Work:
 
     def __init__(self, out: str, folder: str | None = None):
         self.out = out
-        self.folder = folder or f"{out}.work"
+        self.folder = f"{out}.work" if folder is None else output_folder(folder)
         self.runs = os.path.join(self.folder, "runs")
         self.files = os.path.join(self.folder, "files")
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Holds both folders for this process; half a file does not stay when it fails."""
+        with contextlib.ExitStack() as locks:
+            locks.enter_context(locked(self.out))
+            if self.folder != f"{self.out}.work":  # which is the output's alone
+                locks.enter_context(locked(self.folder))
+            try:
+                yield
+            except BaseException:
+                self._remove_partial()
+                raise
+
+    def check(self, sources: Sequence[str]) -> None:
+        """Raises DataError where what is made would lie among what is there: sources, or one folder in the other."""
+        if _is_inside(self.folder, self.out):
+            raise DataError(f"{self.folder}: expected a work folder outside of the output {self.out}, found it inside")
+        for source in sources:
+            for folder in (self.out, self.folder):
+                if _is_inside(source, folder):
+                    raise DataError(f"{folder}: expected a folder without sources, found {source} in it")
 
     @property
     def manifest(self) -> str:
@@ -69,22 +113,21 @@ class Work:
         if done is not None:
             if done.get("identity") != identity:
                 raise DataError(self._another("a finished conversion", done.get("identity"), identity))
-            shutil.rmtree(self.folder, ignore_errors=True)
+            if self._is_ours():
+                self._remove_work()
             return done
         begun = self._read(os.path.join(self.folder, _PLAN))
         if begun is not None and begun != identity:
             raise DataError(self._another("an unfinished conversion", begun, identity))
         if begun is None and os.path.isdir(self.out) and os.listdir(self.out):
             raise DataError(f"{self.out}: expected a new or empty folder, found files in it that are no conversion's")
-        if begun is None and os.path.isdir(self.folder) and os.listdir(self.folder):
-            shutil.rmtree(self.folder)  # killed before it had begun
+        if begun is None:
+            self._remove_work()  # a plan that cannot be read, or half of one
+            os.makedirs(self.folder, exist_ok=True)
+            write_whole(os.path.join(self.folder, _PLAN), json.dumps(identity))
         for folder in (self.out, self.runs, self.files):
             os.makedirs(folder, exist_ok=True)
-        for name in os.listdir(self.out):
-            if name.endswith(".partial"):  # of a killed writer
-                os.unlink(os.path.join(self.out, name))
-        if begun is None:
-            write_whole(os.path.join(self.folder, _PLAN), json.dumps(identity))
+        self._remove_partial()
         return None
 
     def finished_file(self, name: str) -> FileInfo | None:
@@ -102,15 +145,40 @@ class Work:
     def finish(self, manifest: dict[str, Any]) -> None:
         """Writes the manifest and removes the work folder."""
         write_whole(self.manifest, json.dumps(manifest, indent=1) + "\n", sync=True)
-        shutil.rmtree(self.folder)
+        self._remove_work()
+
+    def _remove_partial(self) -> None:
+        """Removes what killed writers left half done."""
+        for name in os.listdir(self.out) if self._is_ours() and os.path.isdir(self.out) else ():
+            match = _OWN_FILE.fullmatch(name)
+            if match is not None and match["partial"]:
+                os.unlink(os.path.join(self.out, name))
+
+    def _is_ours(self) -> bool:
+        """Whether the work folder is a conversion's: the plan is the first thing in it."""
+        return os.path.exists(os.path.join(self.folder, _PLAN))
+
+    def _remove_work(self) -> None:
+        """Removes what a conversion left in the work folder, and the folder. Raises DataError if there is more."""
+        names = sorted(os.listdir(self.folder)) if os.path.isdir(self.folder) else []
+        own = _OWN_WORK if self._is_ours() else _OWN_PARTIAL
+        strange = [name for name in names if not own.fullmatch(name)]
+        if strange:
+            raise DataError(f"{self.folder}: expected an empty folder to work in, found {strange[0]} in it")
+        # The plan last: without it the rest would be strange.
+        for name in sorted(names, key=lambda name: name == _PLAN):
+            path = os.path.join(self.folder, name)
+            shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
+        with contextlib.suppress(FileNotFoundError):
+            os.rmdir(self.folder)
 
     def _remove(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._remove_work()
         if not os.path.isdir(self.out):
             return
         # The manifest first: what is left without it is no finished conversion.
         names = sorted(os.listdir(self.out), key=lambda name: name != MANIFEST)
-        strange = [name for name in names if not (name == MANIFEST or name.startswith("part-"))]
+        strange = [name for name in names if not (name == MANIFEST or _OWN_FILE.fullmatch(name))]
         if strange:
             raise DataError(f"{self.out}: expected only a conversion's files to overwrite, found {strange[0]}")
         for name in names:
@@ -136,3 +204,9 @@ class Work:
             f"{self.out}: expected a new folder or a conversion of the same schema and sources, found {what} "
             f"with other {', '.join(changed)}; --overwrite removes it"
         )
+
+
+def _is_inside(path: str, folder: str) -> bool:
+    """Whether a path is a folder's or lies anywhere under it, links followed."""
+    real, above = os.path.realpath(path), os.path.realpath(folder)
+    return os.path.commonpath([real, above]) == above

@@ -92,6 +92,27 @@ def test_a_bad_row_ends_it_with_one_line_and_can_be_skipped(tmp_path):
             ["11: output.rowsperfile: expected one of", "did you mean 'rows_per_file'?"],
         ),
         (("kind: id}", "kind: id, fill: 1, missing: error}"), ["3: columns[0].fill: expected either 'fill' or"]),
+        (
+            ("format: epoch_seconds", 'format: pattern, pattern: "%Y-%m-%d %H:%M:%S.%f"'),
+            ["4: columns[1].pattern: expected a pattern of %a, %A,", "found '%f'"],
+        ),
+        (("format: epoch_seconds", 'format: pattern, pattern: "%Y %Z"'), ["4: columns[1].pattern: ", "found '%Z'"]),
+        (("format: epoch_seconds", 'format: pattern, pattern: "%Y %"'), ["4: columns[1].pattern: ", "found '%'"]),
+        (
+            ("format: epoch_seconds", 'format: pattern, pattern: "%H:%M"'),
+            ["4: columns[1].pattern: expected a pattern with a year, such as %Y or %y, found '%H:%M'"],
+        ),
+        (
+            ("name: clicks", "source: {header: false, column_names: [user, time, user]}"),
+            [
+                "1: source.column_names: expected each column once, found 'user'",
+                "5: columns[2].name: expected one of 'source.column_names' (user, time, user), found 'label'",
+            ],
+        ),
+        (
+            ("name: clicks", "source: {separator: '\"'}"),
+            ["1: source.separator: expected a character other than a quote or the end of a line, found '\"'"],
+        ),
         (('separator: "|"', 'separator: "||"'), ["8: columns[5].separator: expected one character"]),
         ((SAMPLES, ""), ["1: expected a mapping with the fields 'name', 'source', 'columns'", "found an empty file"]),
         ((SAMPLES, "- 1"), ["1: expected a mapping with the fields", "found a list of 1 value"]),
@@ -109,6 +130,14 @@ def test_a_wrong_samples_file_is_told_with_its_line(tmp_path, capsys, change, li
     assert str(error.value).startswith(f"{path}:")
     for line in lines:
         assert line in str(error.value)
+
+
+def test_a_tab_may_separate(tmp_path):
+    from ps_cluster.cli.data.samples_file import load_samples_file
+
+    (tmp_path / "samples.yaml").write_text('source: {separator: "\\t"}\n' + SAMPLES.replace('"|"', '"\\t"'))
+    schema = load_samples_file(str(tmp_path / "samples.yaml"))
+    assert (schema.source.separator, schema.columns[5].separator) == ("\t", "\t")
 
 
 @pytest.mark.parametrize(
@@ -199,4 +228,13 @@ def test_a_samples_file_is_proposed_and_written_beside(tmp_path, monkeypatch, ca
     assert main(["data", "infer", "log.csv", "--out", "samples.yaml"]) == 2
     assert "samples.yaml: expected a new file, found one; --overwrite replaces it" in capsys.readouterr().err
     assert main(["data", "infer", "none.csv"]) == 2
+    os.mkdir("folder")
+    for out, message in (
+        ("folder", "--out: expected a file, found the folder folder"),
+        ("none/samples.yaml", "--out: expected a file in a folder that exists, found 'none/samples.yaml'"),
+        ("", "--out: expected a file in a folder that exists, found ''"),
+    ):
+        assert main(["data", "infer", "log.csv", "--out", out, "--overwrite"]) == 2
+        assert message in capsys.readouterr().err
+    os.rmdir("folder")
     assert sorted(os.listdir(tmp_path)) == ["log.csv", "samples.yaml"]

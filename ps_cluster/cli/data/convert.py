@@ -131,6 +131,15 @@ class _Steps:
 
 
 def _tell(out: str, manifest: dict[str, Any]) -> None:
+    try:
+        _print(out, manifest)
+    except BrokenPipeError:
+        raise
+    except OSError as error:  # not an error of the folder, which is whole
+        raise RunError(f"standard output: {error.strerror}") from error
+
+
+def _print(out: str, manifest: dict[str, Any]) -> None:
     files, counts = manifest["files"], manifest.get("counts", {})
     size = sum(file["bytes"] for file in files)
     per_row = f", {size / manifest['rows']:,.1f} bytes a row" if manifest["rows"] else ""

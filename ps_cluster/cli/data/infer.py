@@ -31,16 +31,21 @@ def add_parser(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 def _run(args: argparse.Namespace) -> int:
     from data.convert.infer import infer
 
-    if args.out is not None and os.path.exists(args.out) and not args.overwrite:
-        raise UserError(f"{args.out}: expected a new file, found one; --overwrite replaces it")
+    if args.out is not None:
+        _check_out(args.out, args.overwrite)
     draft = infer(args.sources, form=args.format)
     if args.out is None:
         print(draft.text, end="")
         return 0
     beside = f"{args.out}.{os.getpid()}.partial"
-    with open(beside, "w", encoding="utf-8") as file:
-        file.write(draft.text)
-    os.replace(beside, args.out)
+    try:
+        with open(beside, "w", encoding="utf-8") as file:
+            file.write(draft.text)
+        os.replace(beside, args.out)
+    except BaseException:
+        if os.path.exists(beside):
+            os.unlink(beside)
+        raise
     unsure = [proposal for proposal in draft.proposals if proposal.sure < 0.9]
     told = f"{len(unsure)} of them less than 90 % sure" if unsure else "each at least 90 % sure"
     print(f"{args.out}  {len(draft.proposals)} columns, {told}; read it, then `ps-cluster data convert`")
@@ -48,3 +53,12 @@ def _run(args: argparse.Namespace) -> int:
         name, kind = proposal.fields["name"], proposal.fields["kind"]
         print(f"  {proposal.sure:4.0%}  {name}: {kind} ({proposal.why})")
     return 0
+
+
+def _check_out(path: str, overwrite: bool) -> None:
+    if not path or not os.path.isdir(os.path.dirname(os.path.abspath(path))):
+        raise UserError(f"--out: expected a file in a folder that exists, found {path!r}")
+    if os.path.isdir(path):
+        raise UserError(f"--out: expected a file, found the folder {path}")
+    if os.path.lexists(path) and not overwrite:
+        raise UserError(f"{path}: expected a new file, found one; --overwrite replaces it")

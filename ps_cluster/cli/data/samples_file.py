@@ -23,7 +23,7 @@ def load_samples_file(path: str) -> SamplesSchema:
     document = parse(read_text(path, "a samples file"))
     if document.empty:
         raise UserError(f"{path}:1: expected {described(_ROOT, _ROOT)}, found an empty file")
-    problems = list(document.problems)
+    problems = [problem for problem in document.problems if not _is_tab(problem)]
     schema: SamplesSchema | None = None
     if not isinstance(document.value, dict):
         if not problems:
@@ -40,3 +40,8 @@ def load_samples_file(path: str) -> SamplesSchema:
         lines = sorted((document.line(problem), order, problem) for order, problem in enumerate(problems))
         raise UserError("\n".join(line_text(path, line, problem) for line, _, problem in lines))
     return schema
+
+
+def _is_tab(problem: Problem) -> bool:
+    """Whether it is a tab as a separator that YAML's reader takes for a slip."""
+    return problem.path[-1:] == ("separator",) and problem.found == found_text("\t")

@@ -35,6 +35,17 @@ def test_texts_of_all_lengths_up_to_1000_bytes_in_one_array():
     assert fingerprint64(pa.array(texts)).view(np.int64).tolist() == tensorflow_ids(texts).tolist()
 
 
+@pytest.mark.parametrize("others", [0, 20])
+def test_long_texts_among_few_and_among_many(others):
+    draw = np.random.default_rng(0)
+    lengths = [65, 4096, 4097, 30_001, *range(120, 120 + 60 * others, 60)]
+    texts = [draw.integers(0, 256, length, np.uint8).tobytes() for length in lengths]
+    array = pa.array([b"before", *texts])[1:]
+    assert fingerprint64(array).view(np.int64).tolist() == tensorflow_ids(texts).tolist()
+    found = second_hash(array).tolist()
+    assert found == [int(second_hash(pa.array([text] * 20))[7]) for text in texts]  # in array operations to the end
+
+
 @settings(deadline=None, max_examples=40)
 @given(st.lists(st.text(), max_size=20), st.integers(1, 2**40))
 def test_a_seed_is_written_in_front_of_the_text_as_a_graph_can_do(texts, seed):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import random
 
 import pyarrow as pa
@@ -35,6 +36,36 @@ def test_the_proposal_for_a_log_is_how_it_is_declared_and_converts_it(tmp_path, 
     convert([str(tmp_path / f"*.{ending}")], schema, str(tmp_path / "out"), Settings())
     expected = logs.expected_rows(rows, schema)
     assert logs.read(tmp_path / "out") == [{name: row[name] for name in expected[0]} for row in expected]
+
+
+@pytest.mark.parametrize(
+    ("content", "names", "left_out"),
+    [
+        ("a b,a_b,a-b\n1,2,3\n", ["a_b_2", "a_b", "a_b_3"], None),
+        (f"{'n' * 200},{'n' * 201}\n1,2\n", ["n" * 63, "n" * 55 + "_2"], None),
+        ('"a\nb",c\n1,2\n', ["c"], r"'a\nb'"),
+        ("c,größe\n1,2\n".encode("latin-1"), ["c"], r"'gr\udcf6\udcdfe'"),
+        ("\ufeffc,d\n1,2\n", ["c", "d"], None),
+        ("c,d\r1,2\r3,4\r", ["c", "d"], None),
+        ("c\td\n1\t2\n", ["c", "d"], None),
+        ('c,d\n"a\nb",2\n', ["c", "d"], None),
+        (f"c,d\n{'x' * 300_000},2\n3,4\n", ["c", "d"], None),
+        ("c,d\n1,Köln\n".encode("latin-1"), ["c", "d"], None),
+        ("c,d\n1,x\0y\n", ["c", "d"], None),
+    ],
+)
+@pytest.mark.parametrize("zipped", [False, True])
+def test_odd_text_files_give_a_samples_file_that_converts_them(tmp_path, content, names, left_out, zipped):
+    data = content if isinstance(content, bytes) else content.encode()
+    (tmp_path / "log.csv").write_bytes(gzip.compress(data) if zipped else data)
+    draft = infer([str(tmp_path / "log.csv")])
+    (tmp_path / "samples.yaml").write_text(draft.text)
+    schema = load_samples_file(str(tmp_path / "samples.yaml"))
+    assert schema == draft.schema
+    assert [column.name for column in schema.columns] == names
+    told = [line.strip() for line in draft.text.splitlines() if "Left out" in line]
+    assert told == ([f"# Left out: a column that no samples file can name, {left_out}"] if left_out else [])
+    assert convert([str(tmp_path / "log.csv")], schema, str(tmp_path / "out"))["rows"] >= 1
 
 
 def column(values: list, name: str = "c", tmp_path=None) -> tuple[dict, float, str]:
@@ -81,6 +112,15 @@ def column(values: list, name: str = "c", tmp_path=None) -> tuple[dict, float, s
         ("items", [[1], [], [3]], {"kind": "id_list"}, 0.9),
         ("items", [["a"], ["b", "c"]], {"kind": "hashed_id_list"}, 0.8),
         ("city", ["Köln", "Rome"] * 5, {"kind": "hashed_id"}, 0.9),
+        ("user_id", ["12.0", "7.0", ""], {"kind": "id"}, 0.7),
+        ("user_id", ["99999999999999999999", "5"], {"kind": "hashed_id"}, 0.8),
+        ("ts", ["1600000000.0", "1600000007.0"], {"kind": "time", "format": "epoch_seconds"}, 0.9),
+        ("ts", ["1600000000123.0"] * 3, {"kind": "time", "format": "epoch_milliseconds"}, 0.9),
+        ("seen", ["-1,2", "3,-4"], {"kind": "id_list"}, 0.9),
+        ("seen", ["1, 2", "3"], {"kind": "id_list"}, 0.9),
+        ("seen", ["1, 2,,3", "3,"], {"kind": "id_list", "empty_items": "drop"}, 0.9),
+        ("at", ["10:30", "9:45"], {"kind": "hashed_id"}, 0.9),
+        ("clicked", ["True", "False"], {"kind": "label"}, 0.9),
     ],
 )
 def test_a_column_is_known_by_values_and_name(tmp_path, name, values, fields, sure):
@@ -133,7 +173,19 @@ def test_what_cannot_be_sampled_is_told(tmp_path):
     (tmp_path / "a.csv").write_text("a,b\n")
     with pytest.raises(DataError, match="expected rows, found none"):
         infer([str(tmp_path / "a.csv")])
+    for content, message in (
+        (b"a,b,a\n1,2,3\n", "expected each column once in the header, found 'a' again"),
+        ("a,b\n1,2\n".encode("utf-16"), "expected text in UTF-8, found UTF-16"),
+        (b"\n", "expected a first line with the names of columns, found none"),
+        (b'"a\nb"\n1\n', "expected columns with names, found 'a\\nb'"),
+        (gzip.compress(b"a,b\n1,2\n")[:15], "expected text, gzipped, that can be read, found: gzipped data that ends"),
+    ):
+        (tmp_path / "a.csv").write_bytes(content)
+        with pytest.raises(DataError) as error:
+            infer([str(tmp_path / "a.csv")])
+        assert message in str(error.value)
     pq.write_table(pa.table({"a": [1]}), tmp_path / "b.parquet")
+    (tmp_path / "a.csv").write_text("a,b\n")
     with pytest.raises(DataError, match="expected sources of one format, found csv, parquet"):
         infer([str(tmp_path / "*")])
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from datetime import datetime, timezone
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -72,6 +75,96 @@ def test_lists_become_what_the_reference_says(texts, numbers):
             {"name": "t", "kind": "hashed_id_list", "empty_items": "drop", "missing": "error"},
         ):
             check(pa.RecordBatch.from_arrays([pa.array(values, pa.list_(kind))], names=["t"]), schema_of(column))
+
+
+EPOCHS = st.integers(-(10**10), 10**10).map(str) | st.sampled_from(
+    ["", " 5 ", "1.5", "-0.25", "1e3", "9223372036854774", "nan", "x", "0x5", "1.", "12.000", "1600000000.001"]
+)
+DATES = st.sampled_from(["31/12/2020", "30/02/2021", "29/02/2020", "29/02/2021", "31/4/1999", "1/3/2000", "", "x"])
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.tuples(ID_TEXTS, NUMBERS, LISTS, TEXTS, EPOCHS, DATES, TIMES), min_size=1, max_size=12))
+def test_what_a_row_becomes_does_not_depend_on_the_rows_around_it(rows):
+    schema = schema_of(
+        {"name": "i", "kind": "id", "missing": "error"},
+        {"name": "d", "kind": "dense", "nan": "missing", "missing": "error"},
+        {"name": "l", "kind": "id_list", "missing": "error"},
+        {"name": "h", "kind": "hashed_id_list", "separator": "|"},
+        {"name": "e", "kind": "time", "format": "epoch_seconds"},
+        {"name": "p", "kind": "time", "format": "pattern", "pattern": "%d/%m/%Y", "missing": "keep"},
+        {"name": "z", "kind": "time", "format": "iso8601"},
+    )
+    raw = pa.RecordBatch.from_arrays([pa.array(c, pa.string()) for c in zip(*rows)], names=list("idlhepz"))
+    together = convert_batch(raw, schema, np.arange(len(rows)), "f")
+    alone = [convert_batch(raw.slice(i, 1), schema, np.array([i]), "f") for i in range(len(rows))]
+    assert together.batch.to_pylist() == [row for one in alone for row in one.batch.to_pylist()]
+    assert together.bad == [bad for one in alone for bad in one.bad]
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.tuples(st.integers(0, 32), st.integers(1, 12), st.integers(1970, 2099)), min_size=1, max_size=12),
+    st.sampled_from(["%d/%m/%Y", "%Y-%m-%d", "%d %b %Y %z", "%F"]),
+)
+def test_days_are_read_as_python_reads_them_and_no_month_has_more_than_it_has(days, pattern):
+    names = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+    python = pattern.replace("%F", "%Y-%m-%d")
+    texts = [
+        python.replace("%d", str(d)).replace("%m", str(m)).replace("%Y", str(y)).replace("%b", names[m - 1])
+        for d, m, y in days
+    ]
+    texts = [text.replace("%z", "+0530") for text in texts]
+    expected = {}
+    for place, text in enumerate(texts):
+        with contextlib.suppress(ValueError):
+            stamp = datetime.strptime(text, python)
+            stamp = stamp if stamp.tzinfo else stamp.replace(tzinfo=timezone.utc)
+            expected[place] = round(stamp.timestamp() * 1000)
+    raw = pa.RecordBatch.from_arrays([pa.array(texts)], names=["t"])
+    schema = schema_of({"name": "t", "kind": "time", "format": "pattern", "pattern": pattern})
+    found = convert_batch(raw, schema, np.arange(len(texts)), "f")
+    assert dict(zip(found.kept.tolist(), found.batch.column("t").to_pylist())) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "good", "found"),
+    [
+        (pa.timestamp("s"), [0, 2**62, -(2**62), 253402300799], {0: 0, 3: 253402300799000}, "timestamp[s] "),
+        (pa.timestamp("us"), [-1, 2**62], {0: -1}, "timestamp[us] 4611686018427387904"),
+        (pa.timestamp("ns"), [-1, 2**63 - 1], {0: -1, 1: 9223372036854}, None),
+        (pa.date32(), [1, 2**31 - 1, -(2**31)], {0: 86_400_000}, "a date32[day] that no calendar has"),
+    ],
+)
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Kolkata"])
+def test_times_outside_of_all_calendars_are_bad_values(kind, values, good, found, zone):
+    raw = pa.RecordBatch.from_arrays([pa.array(values, kind)], names=["t"])
+    schema = schema_of({"name": "t", "kind": "time", "format": "iso8601", "zone": zone})
+    converted = convert_batch(raw, schema, np.arange(len(values)), "f")
+    shift = 0 if zone == "UTC" else -19_800_000
+    made = dict(zip(converted.kept.tolist(), converted.batch.column("t").to_pylist()))
+    assert made == {place: value + shift for place, value in good.items()}
+    assert all(bad.found.startswith(found) for bad in converted.bad)
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "expected"),
+    [
+        ({"kind": "id"}, pa.array(["1", None], pa.string_view()), [1, None]),
+        ({"kind": "id"}, pa.array([b"1234"], pa.binary(4)), [1234]),
+        ({"kind": "id"}, pa.array([3, 4]).dictionary_encode(), [3, 4]),
+        ({"kind": "id_list"}, pa.array([[1, 2], [3, 4]], pa.list_(pa.int64(), 2)), [[1, 2], [3, 4]]),
+        ({"kind": "id_list"}, pa.array([["1,2"], None], pa.large_list(pa.large_string())), [[1, 2], None]),
+        ({"kind": "id_list"}, pa.array([["1", "2"]], pa.list_(pa.dictionary(pa.int8(), pa.string()))), [[1, 2]]),
+        ({"kind": "id"}, ["12.0", "-3.000", " 4.0 "], [12, -3, 4]),
+        ({"kind": "id"}, ["9223372036854775807.0"], [2**63 - 1]),
+        ({"kind": "id_list"}, ["1.0, 2", "-1,-2"], [[1, 2], [-1, -2]]),
+    ],
+)
+def test_ways_of_keeping_values_do_not_matter(column, values, expected):
+    raw = pa.RecordBatch.from_arrays([pa.array(values)], names=["c"])
+    found = convert_batch(raw, schema_of({"name": "c", **column}), np.arange(len(expected)), "f")
+    assert found.batch.column("c").to_pylist() == expected
 
 
 @settings(deadline=None, max_examples=80)
