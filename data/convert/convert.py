@@ -21,7 +21,7 @@ from data.convert.mapped import forget, map_array
 from data.convert.merge import FORMAT_VERSION, FileInfo, Merge, hash_of, write_file
 from data.convert.reading import find, read, told
 from data.convert.rows import convert_batch
-from data.convert.runs import BATCH_BYTES, Run, RunBuilder, load_runs, sampled_keys
+from data.convert.runs import BATCH_BYTES, Run, RunBuilder, load_runs, naming, sampled_keys
 from data.convert.schema import HASHED, SamplesSchema, arrow_schema
 from data.convert.sources import SourceFile, Unit, units_of
 from data.convert.work import Work, output_folder
@@ -145,7 +145,8 @@ class FileMaker:
         """Writes rows `first` to `last` - 1 of all as one file; reports rows written."""
         chunks = self._merge.chunks(first, last, self._memory_bytes)
         path = os.path.join(self._work.out, name)
-        info = write_file(path, last - first, chunks, self._schema, self._sources, report)
+        with naming(path):
+            info = write_file(path, last - first, chunks, self._schema, self._sources, report)
         self._work.finish_file(info)
         return info
 
@@ -194,7 +195,9 @@ def _write_files(
     _check_memory(filled, settings)
     if schema.sort_columns and filled:
         keys = [map_array(os.path.join(work.runs, run.keys.name)) for run in filled if run.keys]
-        np.save(os.path.join(work.folder, _SAMPLES), sampled_keys(keys))
+        samples = os.path.join(work.folder, _SAMPLES)
+        with naming(samples):
+            np.save(samples, sampled_keys(keys))
         forget(keys)
     rows = sum(run.rows for run in runs)
     size = schema.output.rows_per_file

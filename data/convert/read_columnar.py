@@ -11,13 +11,14 @@ from pyarrow import orc
 
 from data.convert.raw import BATCH_BYTES, BATCH_ROWS, Raw
 from data.convert.schema import SamplesSchema
-from data.convert.sources import SourceFile, Unit, damaged
+from data.convert.sources import SourceFile, Unit, damaged, opened
 
 
 def schema_of(source: SourceFile) -> pa.Schema:
     """The file's columns. Raises DataError."""
     try:
-        return pq.read_schema(source.path) if source.format == "parquet" else orc.ORCFile(source.path).schema
+        with opened(source.path) as file:
+            return pq.read_schema(file) if source.format == "parquet" else orc.ORCFile(file).schema
     except (pa.ArrowException, OSError) as error:
         raise damaged(source, error) from None
 
@@ -39,7 +40,10 @@ def read(unit: Unit, schema: SamplesSchema, start_row: int) -> Iterator[Raw]:
 
 
 def _parquet(unit: Unit, names: list[str]) -> Iterator[tuple[pa.RecordBatch, float]]:
-    with pq.ParquetFile(unit.source.path, pre_buffer=False, buffer_size=1 << 20) as file:
+    with (
+        opened(unit.source.path) as whole,
+        pq.ParquetFile(whole, pre_buffer=False, buffer_size=1 << 20) as file,
+    ):
         groups = file.metadata.num_row_groups
         for group in range(unit.first, unit.last):
             info = file.metadata.row_group(group)
@@ -52,7 +56,7 @@ def _parquet(unit: Unit, names: list[str]) -> Iterator[tuple[pa.RecordBatch, flo
 
 
 def _orc(unit: Unit, names: list[str]) -> Iterator[tuple[pa.RecordBatch, float]]:
-    file = orc.ORCFile(unit.source.path)
+    file = orc.ORCFile(opened(unit.source.path))
     for stripe in range(unit.first, unit.last):
         whole = file.read_stripe(stripe, columns=names)
         for first in range(0, whole.num_rows, BATCH_ROWS):

@@ -261,7 +261,7 @@ def _dataset(source: SourceFile) -> Any:
     options = tf.data.Options()
     options.threading.private_threadpool_size = 1
     options.autotune.enabled = False
-    dataset = tf.data.TFRecordDataset(source.path, "GZIP" if source.gzip else "", buffer_size=1 << 20)
+    dataset = tf.data.TFRecordDataset(os.fsencode(source.path), "GZIP" if source.gzip else "", buffer_size=1 << 20)
     return dataset.with_options(options)
 
 

@@ -5,6 +5,8 @@ A run is a few files and a JSON file that names them with their sizes and checks
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
 import uuid
@@ -138,7 +140,8 @@ class RunBuilder:
 
     def _file(self, name: str, write: Callable[[str], None]) -> CheckedFile:
         path = os.path.join(self._folder, name)
-        write(path)
+        with naming(path):
+            write(path)
         return CheckedFile(name, os.path.getsize(path), crc32_of(path))
 
 
@@ -191,7 +194,7 @@ class RunReader:
     def __init__(self, folder: str, run: Run):
         assert run.data is not None
         self._run = run
-        self._file = pa.OSFile(os.path.join(folder, run.data.name))
+        self._file = pa.OSFile(os.fsencode(os.path.join(folder, run.data.name)))
         self._reader = pa.ipc.open_file(self._file)
         self._number = -1
         self._batch: pa.RecordBatch | None = None
@@ -214,6 +217,16 @@ class RunReader:
         self._file.close()
 
 
+@contextlib.contextmanager
+def naming(path: str) -> Iterator[None]:
+    """Errors of writing to `path` name it and tell why, as the system does; not every library's do."""
+    try:
+        yield
+    except OSError as error:
+        number = error.errno or errno.ENOSPC  # NumPy tells only that less was written than asked for
+        raise OSError(number, os.strerror(number), error.filename or path) from error
+
+
 def sampled_keys(keys: list[np.ndarray]) -> np.ndarray:
     """Every `SAMPLE_STEP`th key of every run, sorted."""
     return np.sort(np.concatenate([array[::SAMPLE_STEP] for array in keys]))
@@ -231,17 +244,18 @@ def crc32_of(path: str) -> int:
 def write_whole(path: str, text: str, sync: bool = False) -> None:
     """Writes a text file that is whole or absent when processes are killed; with `sync`, also when the machine is."""
     beside = f"{path}.{uuid.uuid4().hex[:8]}.partial"
-    with open(beside, "w") as file:
-        file.write(text)
-        if sync:
-            file.flush()
-            os.fsync(file.fileno())
-    os.replace(beside, path)
+    with naming(path):
+        with open(beside, "w") as file:
+            file.write(text)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(beside, path)
 
 
 def _write_batches(path: str, table: pa.Table, order: np.ndarray | None, batch_rows: int) -> None:
     options = pa.ipc.IpcWriteOptions(compression="lz4")
-    with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, table.schema, options=options) as writer:
+    with pa.OSFile(os.fsencode(path), "wb") as sink, pa.ipc.new_file(sink, table.schema, options=options) as writer:
         for first in range(0, table.num_rows, batch_rows):
             if order is None:
                 part = table.slice(first, batch_rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from pyarrow import orc
 
 from data.convert.read_text import csv_rows
 from data.convert.read_tfrecord import tensorflow
-from data.convert.sources import SourceFile, damaged
+from data.convert.sources import SourceFile, damaged, opened
 from data.convert.text_stream import TextStream
 from data.errors import DataError
 
@@ -106,12 +107,12 @@ def _columnar(source: SourceFile, rows: int) -> Iterator[Row]:
 def _batches(source: SourceFile, rows: int) -> Iterator[pa.RecordBatch]:
     """About `rows` rows: the first ones of some row groups, or rows spread over some stripes."""
     if source.format == "parquet":
-        with pq.ParquetFile(source.path) as file:
+        with opened(source.path) as whole, pq.ParquetFile(whole) as file:
             groups = _spread(file.metadata.num_row_groups, PLACES)
             for group in groups:
                 yield from itertools.islice(file.iter_batches(-(-rows // len(groups)), row_groups=[group]), 1)
         return
-    reader = orc.ORCFile(source.path)
+    reader = orc.ORCFile(opened(source.path))
     stripes = _spread(reader.nstripes, PLACES)
     for stripe in stripes:
         batch = reader.read_stripe(stripe)
@@ -142,7 +143,7 @@ def _tfrecord(source: SourceFile, rows: int) -> Iterator[Row]:
 
 def _records(tf: Any, source: SourceFile, rows: int) -> Iterator[bytes]:
     if source.gzip:
-        dataset = tf.data.TFRecordDataset(source.path, "GZIP").take(rows)
+        dataset = tf.data.TFRecordDataset(os.fsencode(source.path), "GZIP").take(rows)
         try:
             for record in dataset:
                 yield record.numpy()

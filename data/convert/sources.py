@@ -110,11 +110,16 @@ def units_of(source: SourceFile) -> list[Unit]:
     return units or [Unit(source, 0, 0, 0)]
 
 
+def opened(path: str) -> pa.NativeFile:
+    """The file, for reading; its name may hold bytes that are no text."""
+    return pa.OSFile(os.fsencode(path))
+
+
 def group_rows(source: SourceFile) -> list[int]:
     """Rows of each row group (Parquet) or stripe (ORC)."""
     try:
         if source.format == "parquet":
-            with pq.ParquetFile(source.path) as file:
+            with opened(source.path) as opened_file, pq.ParquetFile(opened_file) as file:
                 return [file.metadata.row_group(index).num_rows for index in range(file.metadata.num_row_groups)]
         return [stripe.rows for stripe in read_footer(source.path).stripes]
     except (pa.ArrowException, OSError) as error:
@@ -157,7 +162,7 @@ def _binary_format(head: bytes) -> str | None:
 
 def _head(path: str, gzip: bool) -> bytes:
     try:
-        with pa.input_stream(path, compression="gzip" if gzip else None) as stream:
+        with opened(path) as file, pa.input_stream(file, compression="gzip" if gzip else None) as stream:
             return stream.read(1 << 12)
     except (OSError, pa.ArrowException) as error:
         raise DataError(f"{path}: expected a gzipped file that can be read, found: {_one_line(error)}") from None

@@ -6,6 +6,7 @@ empty list a feature without values.
 
 from __future__ import annotations
 
+import errno
 import os
 import uuid
 from collections.abc import Callable, Sequence
@@ -19,7 +20,7 @@ from pyarrow import orc
 from data.convert.convert import DEFAULTS, Progress, Settings
 from data.convert.merge import FORMAT_VERSION, FileInfo, sha256_of
 from data.convert.read_tfrecord import tensorflow
-from data.convert.sources import SourceFile, damaged, describe
+from data.convert.sources import SourceFile, damaged, describe, opened
 from data.convert.work import Work, output_folder
 from data.convert.workers import run_tasks
 from data.errors import DataError
@@ -107,7 +108,7 @@ def _write(path: str, source: SourceFile, gzip: bool, report: Callable[[int], No
     beside = f"{path}.{uuid.uuid4().hex[:8]}.partial"
     rows = 0
     try:
-        with tf.io.TFRecordWriter(beside, "GZIP" if gzip else None) as writer:
+        with tf.io.TFRecordWriter(os.fsencode(beside), "GZIP" if gzip else None) as writer:
             for batch in _batches(source):
                 for record in _records(tf, batch, source, rows):
                     writer.write(record)
@@ -116,16 +117,24 @@ def _write(path: str, source: SourceFile, gzip: bool, report: Callable[[int], No
         with open(beside, "rb+") as file:
             os.fsync(file.fileno())
         os.replace(beside, path)
+    except tf.errors.OpError as error:
+        number = errno.ENOSPC if isinstance(error, tf.errors.ResourceExhaustedError) else errno.EIO
+        _remove(beside)
+        raise OSError(number, os.strerror(number), path) from error
     except BaseException:
-        if os.path.exists(beside):
-            os.unlink(beside)
+        _remove(beside)
         raise
     return rows
 
 
+def _remove(path: str) -> None:
+    if os.path.exists(path):
+        os.unlink(path)
+
+
 def _batches(source: SourceFile) -> Any:
     try:
-        file = orc.ORCFile(source.path)
+        file = orc.ORCFile(opened(source.path))
         for stripe in range(file.nstripes):
             whole = file.read_stripe(stripe)
             for first in range(0, whole.num_rows, _BATCH_ROWS):

@@ -113,6 +113,7 @@ class Work:
         if done is not None:
             if done.get("identity") != identity:
                 raise DataError(self._another("a finished conversion", done.get("identity"), identity))
+            self._check_files(done)
             if self._is_ours():
                 self._remove_work()
             return done
@@ -146,6 +147,18 @@ class Work:
         """Writes the manifest and removes the work folder."""
         write_whole(self.manifest, json.dumps(manifest, indent=1) + "\n", sync=True)
         self._remove_work()
+
+    def _check_files(self, done: dict[str, Any]) -> None:
+        """Raises DataError when a file of the finished conversion is gone or of another size."""
+        for file in done.get("files", ()):
+            path = os.path.join(self.out, file["name"])
+            size = os.path.getsize(path) if os.path.exists(path) else None
+            if size != file["bytes"]:
+                found = "no such file" if size is None else f"one of {size:,} bytes"
+                raise DataError(
+                    f"{path}: expected the file of {file['bytes']:,} bytes of a finished conversion, found {found}; "
+                    "--overwrite makes all anew"
+                )
 
     def _remove_partial(self) -> None:
         """Removes what killed writers left half done."""

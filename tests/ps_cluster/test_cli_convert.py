@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import resource
 import subprocess
 import sys
 
@@ -28,12 +30,13 @@ output: {rows_per_file: 300}
 """
 
 
-def convert(*arguments: str, folder=None) -> subprocess.CompletedProcess:
+def convert(*arguments: str, folder=None, before=None) -> subprocess.CompletedProcess:
     root = os.path.join(os.path.dirname(__file__), "..", "..")
     environment = {**os.environ, "PYTHONPATH": os.path.abspath(root)}
     return subprocess.run(
         [sys.executable, "-m", "ps_cluster", "data", "convert", *arguments],
         capture_output=True, text=True, cwd=folder, env=environment, check=False,
+        preexec_fn=before,
     )  # fmt: skip
 
 
@@ -50,16 +53,19 @@ def test_files_are_converted_and_told(tmp_path):
     assert logs.read(tmp_path / "out") == logs.expected_rows(rows, logs.schema())
 
 
-def test_a_bad_row_ends_it_with_one_line_and_can_be_skipped(tmp_path):
+def test_a_bad_row_ends_it_with_one_line_and_can_be_skipped(tmp_path, monkeypatch, capsys):
+    from ps_cluster.cli.main import main
+
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "log.csv").write_text("user,time,label,city,history,tags,price\n1,1,1,a,1,b,1\n2,soon,1,a,1,b,1\n")
     (tmp_path / "samples.yaml").write_text(SAMPLES)
-    arguments = ["log.csv", "--out", "out", "--schema", "samples.yaml"]
-    done = convert(*arguments, folder=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "./log.csv: row 2 (line 3): column time: expected a time (epoch_seconds), found 'soon'\n"
-    done = convert(*arguments, "--on-bad", "skip", folder=tmp_path)
-    assert done.returncode == 0
-    assert "  skipped  1 row: time: expected a time (epoch_seconds)" in done.stdout.splitlines()
+    arguments = ["data", "convert", "log.csv", "--out", "out", "--schema", "samples.yaml", "--processes", "1"]
+    assert main(arguments) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err == "./log.csv: row 2 (line 3): column time: expected a time (epoch_seconds), found 'soon'\n"
+    assert main([*arguments, "--on-bad", "skip"]) == 0
+    assert "  skipped  1 row: time: expected a time (epoch_seconds)" in capsys.readouterr().out.splitlines()
 
 
 @pytest.mark.parametrize(
@@ -169,17 +175,18 @@ def test_wrong_arguments_are_told_in_one_line(tmp_path, monkeypatch, capsys, arg
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("gzip", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_tfrecord_there_and_back_keeps_every_value(tmp_path, gzip):
+@pytest.mark.parametrize("gzip", [True, False])
+def test_tfrecord_there_and_back_keeps_every_value(tmp_path, monkeypatch, capsys, gzip):
+    from ps_cluster.cli.main import main
+
+    monkeypatch.chdir(tmp_path)
     rows = logs.make_rows(700)
     logs.write(str(tmp_path / "log.csv"), rows)
     (tmp_path / "samples.yaml").write_text(SAMPLES)
-    assert convert("log.csv", "--out", "first", "--schema", "samples.yaml", folder=tmp_path).returncode == 0
+    one = ["--processes", "1"]
+    assert main(["data", "convert", "log.csv", "--out", "first", "--schema", "samples.yaml", *one]) == 0
     options = ["--gzip"] if gzip else []
-    done = convert(
-        "first", "--out", "back", "--to", "tfrecord", "--processes", "1" if gzip else "2", *options, folder=tmp_path
-    )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert main(["data", "convert", "first", "--out", "back", "--to", "tfrecord", *one, *options]) == 0
     manifest = json.loads((tmp_path / "back" / "manifest.json").read_text())
     assert [file["rows"] for file in manifest["files"]] == [300, 300, 100]
 
@@ -203,9 +210,37 @@ def test_tfrecord_there_and_back_keeps_every_value(tmp_path, gzip):
     columns = [f"  - {{name: {name}, kind: {({**kinds, **lists}).get(name, 'id')}}}" for name in expected[0]]
     (tmp_path / "again.yaml").write_text("columns:\n" + "\n".join(columns) + "\noutput: {rows_per_file: 1000}\n")
     ending = "*.gz" if gzip else "*.tfrecord"
-    done = convert(f"back/{ending}", "--out", "again", "--schema", "again.yaml", folder=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert main(["data", "convert", f"back/{ending}", "--out", "again", "--schema", "again.yaml", *one]) == 0
+    assert capsys.readouterr().err == ""
     assert logs.read(tmp_path / "again") == expected
+
+
+@pytest.mark.parametrize(
+    ("step", "most_bytes", "processes"), [("runs", 2000, "2"), ("files", 12_000, "1"), ("tfrecord", 2000, "1")]
+)
+def test_a_disk_that_is_full_is_one_line_and_more_room_continues(tmp_path, monkeypatch, step, most_bytes, processes):
+    from ps_cluster.cli.main import main
+
+    monkeypatch.chdir(tmp_path)
+    rows = logs.make_rows(1400)
+    for number in range(14):
+        logs.write(f"{number:02}.csv", rows[100 * number : 100 * number + 100])
+    (tmp_path / "samples.yaml").write_text(SAMPLES.replace("rows_per_file: 300", "rows_per_file: 10000"))
+    arguments = ["*.csv", "--out", "out", "--schema", "samples.yaml", "--processes", processes]
+    if step == "tfrecord":
+        assert main(["data", "convert", *arguments]) == 0
+        arguments = ["out", "--out", "back", "--to", "tfrecord", "--processes", processes]
+
+    def fill_up() -> None:  # a file of more bytes cannot be written, which ends as a full disk does
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, resource.RLIM_INFINITY))
+
+    done = convert(*arguments, folder=tmp_path, before=fill_up)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(r"(out|back)\S*: (File too large|No space left on device|Input/output error)\n", done.stderr)
+    assert [path.name for path in tmp_path.rglob("*.partial") if path.parent.name in ("out", "back")] == []
+    assert (step == "runs") == ("out.work/" in done.stderr)
+    assert main(["data", "convert", *arguments[:-1], "1"]) == 0
+    assert logs.read(tmp_path / "out") == logs.expected_rows(rows, logs.schema())
 
 
 def read(path) -> list[dict]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from datetime import datetime, timezone
 from typing import Any
@@ -19,8 +20,12 @@ def hashed(text: Any, seed: int = 0) -> int:
     raw = text if isinstance(text, bytes) else str(text).encode()
     if not raw:
         return 0
-    salted = f"{seed}:".encode() + raw if seed else raw
-    return int(tf.bitcast(tf.fingerprint([salted]), tf.int64)[0])
+    return fingerprint(f"{seed}:".encode() + raw if seed else raw)
+
+
+@functools.cache
+def fingerprint(raw: bytes) -> int:
+    return int(tf.bitcast(tf.fingerprint([raw]), tf.int64)[0])
 
 
 def integer(value: Any) -> Any:

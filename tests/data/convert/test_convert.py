@@ -17,6 +17,8 @@ import tensorflow as tf
 from pyarrow import orc
 
 from data.convert.convert import Settings, convert
+from data.convert.infer import infer
+from data.convert.to_tfrecord import to_tfrecord
 from data.convert.work import locked
 from data.errors import DataError
 from data.paths import expand
@@ -82,9 +84,13 @@ def test_other_orders(tmp_path, layout):
     assert manifest["sort"] == list(schema.sort_columns)
 
 
-def test_two_processes_write_the_same_bytes_as_one(tmp_path):
+# A process that reads TFRecord takes seconds to start.
+@pytest.mark.parametrize(
+    "endings", [["csv", "parquet", "tsv.gz"], pytest.param(["tfrecord"] * 3, marks=pytest.mark.slow)]
+)
+def test_two_processes_write_the_same_bytes_as_one(tmp_path, endings):
     rows = logs.make_rows(900)
-    for number, ending in enumerate(("csv", "parquet", "tfrecord")):
+    for number, ending in enumerate(endings):
         logs.write(str(tmp_path / f"{number}.{ending}"), rows[300 * number : 300 * number + 300])
     sources = [str(tmp_path / "*.*")]
     convert(sources, logs.schema(), str(tmp_path / "one"), ONE)
@@ -191,7 +197,7 @@ def test_damaged_files_are_named(tmp_path, ending, damage):
 
 @pytest.mark.parametrize("ending", ["tfrecord", "tsv.gz"])
 def test_what_lies_before_damage_can_be_kept(tmp_path, ending):
-    rows = logs.make_rows(3000)
+    rows = logs.make_rows(1000)
     path = logs.write(str(tmp_path / f"log.{ending}"), rows)
     data = Path(path).read_bytes()
     Path(path).write_bytes(data[: len(data) // 2])
@@ -199,7 +205,7 @@ def test_what_lies_before_damage_can_be_kept(tmp_path, ending):
     manifest = convert([path], schema, str(tmp_path / "out"), Settings(on_bad="skip"))
     assert len(manifest["damaged"]) == 1
     assert path in manifest["damaged"][0]
-    assert 0 < manifest["rows"] < 3000
+    assert 0 < manifest["rows"] < 1000
     assert logs.read(tmp_path / "out") == logs.expected_rows(rows, schema)[: manifest["rows"]]
 
 
@@ -344,3 +350,49 @@ def test_a_source_that_is_no_text_although_the_samples_file_says_csv_is_told(tmp
     with pytest.raises(DataError) as told:
         convert([source], logs.schema(source={"format": "csv"}), str(tmp_path / "out"), ONE)
     assert str(told.value) == f"{source}: expected csv, as the format says, found {ending.removesuffix('.gz')}"
+
+
+@pytest.mark.parametrize("ending", logs.FORMATS)
+def test_names_need_not_be_text(tmp_path, monkeypatch, ending):
+    monkeypatch.chdir(tmp_path)
+    rows = logs.make_rows(100)
+    os.rename(logs.write(f"log.{ending}", rows), os.fsdecode(b"\xff\nlog.") + ending)
+    out = os.fsdecode(b"o\xfft")
+    manifest = convert([f"*.{ending}"], logs.schema(), out, ONE)
+    assert manifest["rows"] == 100
+    assert infer([f"*.{ending}"]).schema.sort == ["user", "time"]
+    assert to_tfrecord([out], os.fsdecode(b"back\xff"), ONE)["rows"] == 100
+    os.rename(out, "out")
+    assert logs.read("out") == logs.expected_rows(rows, logs.schema())
+
+
+def test_a_finished_conversion_whose_file_is_gone_or_cut_is_told(tmp_path):
+    source = logs.write(str(tmp_path / "log.csv"), logs.make_rows(400))
+    out = str(tmp_path / "out")
+    convert([source], logs.schema(), out, ONE)
+    with open(f"{out}/part-00001.orc", "rb+") as file:
+        file.truncate(100)
+    with pytest.raises(DataError, match=r"part-00001.orc: expected the file of .* bytes .*, found one of 100 bytes; "):
+        convert([source], logs.schema(), out, ONE)
+    os.unlink(f"{out}/part-00001.orc")
+    with pytest.raises(DataError, match=r"part-00001.orc: expected the file of .*, found no such file; --overwrite"):
+        convert([source], logs.schema(), out, ONE)
+    assert convert([source], logs.schema(), out, Settings(overwrite=True))["rows"] == 400
+
+
+def test_half_files_do_not_stay_when_a_conversion_ends_early(tmp_path):
+    """A writer of another process that was killed has removed nothing itself."""
+    source = logs.write(str(tmp_path / "log.csv"), logs.make_rows(400))
+    out = tmp_path / "out"
+
+    def stop(step: str, done: int, total: int) -> None:
+        if step == "writing":
+            (out / "part-00007.orc.123.partial").write_bytes(b"half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        convert([source], logs.schema(), str(out), ONE, progress=stop)
+    assert [name for name in os.listdir(out) if not name.endswith(".orc")] == []
+    assert sorted(os.listdir(tmp_path)) == ["log.csv", "out", "out.work"]
+    convert([source], logs.schema(), str(out), ONE)
+    assert sorted(os.listdir(tmp_path)) == ["log.csv", "out"]

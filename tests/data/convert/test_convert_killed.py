@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -90,8 +91,8 @@ def check(tmp_path: Path, rows: int, kills: int, seed: int) -> None:
     assert logs.read(out) == logs.expected_rows(samples, logs.schema())
 
 
-def test_killed_three_times_it_gives_the_same_bytes(tmp_path):
-    check(tmp_path, 3000, 3, 1)
+def test_killed_twice_it_gives_the_same_bytes(tmp_path):
+    check(tmp_path, 1200, 2, 1)
 
 
 @pytest.mark.slow
@@ -101,17 +102,21 @@ def test_killed_ten_times_it_gives_the_same_bytes(tmp_path, seed):
 
 
 def test_a_killed_worker_ends_the_conversion_with_a_message_and_it_goes_on(tmp_path):
-    samples = logs.make_rows(4000)
-    sources = [logs.write(str(tmp_path / f"{n}.csv"), samples[2000 * n : 2000 * n + 2000]) for n in range(2)]
+    samples = logs.make_rows(800)
+    sources = [logs.write(str(tmp_path / f"{n}.csv"), samples[400 * n : 400 * n + 400]) for n in range(2)]
     out = tmp_path / "out"
     arguments = [str(out), "2", "20000", *sources]
     child = subprocess.Popen(
         [sys.executable, "-m", "tests.data.convert.convert_child", *arguments],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    while not (workers := psutil.Process(child.pid).children()) or not made(out):
-        time.sleep(0.001)
-    workers[0].send_signal(signal.SIGKILL)
+    # Every one, as soon as it is there: a worker without work is not missed.
+    while child.poll() is None:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for worker in psutil.Process(child.pid).children():
+                if "data.convert.workers" in worker.cmdline():
+                    worker.send_signal(signal.SIGKILL)
+        time.sleep(0.01)
     _, errors = child.communicate()
     assert child.returncode == 1
     assert "a process of the conversion ended: signal 9 (SIGKILL); start it again to continue" in errors
