@@ -128,26 +128,24 @@ def _lz4_size(block: bytes) -> int:
     while position < len(block):
         token = block[position]
         position += 1
-        literals = token >> 4
-        if literals == 15:
-            while True:
-                byte = block[position]
-                position += 1
-                literals += byte
-                if byte != 255:
-                    break
+        literals, position = _lz4_length(block, position, token >> 4)
         size += literals
         position += literals
         if position >= len(block):  # the last sequence has no match
             break
         position += 2  # the match's offset
-        match = token & 15
-        if match == 15:
-            while True:
-                byte = block[position]
-                position += 1
-                match += byte
-                if byte != 255:
-                    break
+        match, position = _lz4_length(block, position, token & 15)
         size += match + 4
     return size
+
+
+def _lz4_length(block: bytes, position: int, length: int) -> tuple[int, int]:
+    """A length that starts in a token's 4 bits and, when those are full, goes on in bytes; and where it ends."""
+    if length == 15:
+        while True:
+            byte = block[position]
+            position += 1
+            length += byte
+            if byte != 255:
+                break
+    return length, position
