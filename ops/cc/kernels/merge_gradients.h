@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "ops/cc/kernels/hashing.h"
+#include "ops/cc/table/hashing.h"
 
 namespace ps_cluster {
 

@@ -2,7 +2,7 @@
 #include <cstring>
 #include <vector>
 
-#include "ops/cc/kernels/hashing.h"
+#include "ops/cc/table/hashing.h"
 #include "ops/cc/kernels/request.h"
 #include "tensorflow/core/framework/op_kernel.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/cc/kernels/hashing.h"
+#include "ops/cc/table/hashing.h"
 #include "ops/cc/kernels/table_group.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/lib/hash/crc32c.h"

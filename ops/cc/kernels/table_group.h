@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "ops/cc/kernels/initial_value.h"
+#include "ops/cc/table/initial_value.h"
 #include "ops/cc/kernels/sparse_optimizer.h"
 #include "tensorflow/core/framework/lookup_interface.h"
 #include "tensorflow/core/framework/op_kernel.h"

@@ -1,11 +1,11 @@
 // Initial values of a row: a pure function of (seed, table, key, position).
-#ifndef PS_CLUSTER_OPS_KERNELS_INITIAL_VALUE_H_
-#define PS_CLUSTER_OPS_KERNELS_INITIAL_VALUE_H_
+#ifndef PS_CLUSTER_OPS_TABLE_INITIAL_VALUE_H_
+#define PS_CLUSTER_OPS_TABLE_INITIAL_VALUE_H_
 
 #include <cmath>
 #include <cstdint>
 
-#include "ops/cc/kernels/hashing.h"
+#include "ops/cc/table/hashing.h"
 
 namespace ps_cluster {
 
@@ -51,4 +51,4 @@ inline void FillInitialValue(const Initializer& init, int64_t seed, int64_t salt
 
 }  // namespace ps_cluster
 
-#endif  // PS_CLUSTER_OPS_KERNELS_INITIAL_VALUE_H_
+#endif  // PS_CLUSTER_OPS_TABLE_INITIAL_VALUE_H_

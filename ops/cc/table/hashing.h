@@ -1,6 +1,6 @@
 // The hash that everything about a key follows from: its PS, its initial value.
-#ifndef PS_CLUSTER_OPS_KERNELS_HASHING_H_
-#define PS_CLUSTER_OPS_KERNELS_HASHING_H_
+#ifndef PS_CLUSTER_OPS_TABLE_HASHING_H_
+#define PS_CLUSTER_OPS_TABLE_HASHING_H_
 
 #include <cstdint>
 
@@ -30,4 +30,4 @@ inline int OwnerOf(uint64_t hash, int num_ps) {
 
 }  // namespace ps_cluster
 
-#endif  // PS_CLUSTER_OPS_KERNELS_HASHING_H_
+#endif  // PS_CLUSTER_OPS_TABLE_HASHING_H_
