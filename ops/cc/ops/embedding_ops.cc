@@ -94,32 +94,4 @@ gradients: float32 [keys, dim]: of the summed (not averaged) loss of the worker'
 shared_name: names the buffer in which workers' gradients meet; one per group of tables.
 )doc");
 
-REGISTER_OP("PsClusterRestoreTable")
-    .Input("table: resource")
-    .Input("keys_file: string")
-    .Input("rows_file: string")
-    .Output("inserted: int64")
-    .Attr("salt: int")
-    .Attr("ps_index: int >= 0")
-    .Attr("num_ps: int >= 1")
-    .SetIsStateful()
-    .SetShapeFn(tensorflow::shape_inference::ScalarShape)
-    .Doc(R"doc(
-Inserts those rows of a shard's files that belong to this PS; reads in blocks.
-
-keys_file: int64 keys, little-endian. rows_file: float32 rows, little-endian, same order.
-)doc");
-
-REGISTER_OP("PsClusterFileChecksum")
-    .Input("file: string")
-    .Output("bytes: int64")
-    .Output("crc32c: int64")
-    .SetIsStateful()
-    .SetShapeFn([](InferenceContext* c) {
-      c->set_output(0, c->Scalar());
-      c->set_output(1, c->Scalar());
-      return tensorflow::OkStatus();
-    })
-    .Doc("Length and CRC-32C (RFC 3720) of a file, read in blocks where the op is placed.");
-
 }  // namespace ps_cluster
