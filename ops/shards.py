@@ -78,14 +78,15 @@ def restore_table(
     salt: int,
     ps_index: int,
     num_ps: int,
-    embeddings_only: bool,
+    mode: str,
     packed_dim: int = 0,
     packed_slot_value: float = 0.0,
 ) -> tf.Tensor:
     """Puts what a file has for PS `ps_index` of `num_ps` into a table; returns the number of rows (int64).
 
     Args:
-      embeddings_only: take rows of other widths, types and slots too, and leave counts of admission out.
+      mode: `state`: all as it was; `warm`: the same for a training whose steps start anew; `embeddings`: like `warm`,
+        but rows of other widths, types and slots are taken too, with new slots and without counts of the admission.
       packed_dim: width of an embedding where the table is TFRA's.
       packed_slot_value: what new slots start from there.
     """
@@ -99,15 +100,10 @@ def restore_table(
         value_type=stored.value_type,
         slots=stored.slots,
         decayed_frequencies=stored.decayed_frequencies,
-        embeddings_only=embeddings_only,
+        mode=mode,
         packed_dim=packed_dim,
         packed_slot_value=packed_slot_value,
     )
-
-
-def mark_saved(table: tf.Tensor) -> tf.Operation:
-    """Says that a native table's rows lie in a checkpoint as they are now: the next delta is against it."""
-    return load().ps_cluster_mark_saved(table=table)
 
 
 def check_shard(path: tf.Tensor) -> tf.Tensor:

@@ -64,7 +64,7 @@ class Checkpoint:
         return levels
 
 
-def checkpoints_below(output: str) -> str:
+def below(output: str) -> str:
     """The folder in which the checkpoints of an output folder lie."""
     return storage.join(output, "checkpoint")
 
@@ -110,23 +110,27 @@ def newest_checkpoint(
     raise UserError(f"{parent}: expected a checkpoint, found none (train the job first)")
 
 
-def checkpoint_at(place: str, devices: Sequence[str] = ("",), tell: Callable[[str], None] | None = None) -> Checkpoint:
-    """The checkpoint that a person means: the folder of a step, or a job's output with its newest whole one.
+def checkpoint_at(place: str, devices: Sequence[str] = ("",)) -> Checkpoint:
+    """The checkpoint that a person means: the folder of a step, or a job's output (or its folder of checkpoints) with
+    the newest whole one.
+
+    Args:
+      place: a folder, local or an address.
+      devices: where files are read to be checked; none: only manifests are, and blocks when they are read.
 
     Raises:
       UserError: there is none, or the one of that step is not whole.
     """
-    place = place.rstrip("/")
+    place = place.rstrip("/") or "/"
     parent, _, name = place.rpartition("/")
     if name.startswith(_PREFIX) and name.removeprefix(_PREFIX).isdigit():
         found, wrong = _opened(parent or ".", int(name.removeprefix(_PREFIX)), devices, {})
         if wrong:
             raise UserError("\n".join(wrong))
-        assert found is not None  # or it would be wrong
+        assert found is not None  # or something would be wrong
         return found
     names = storage.names_in(place)
-    below = place if any(one.startswith(_PREFIX) for one in names) else checkpoints_below(place)
-    return newest_checkpoint(below, devices, tell)
+    return newest_checkpoint(place if any(one.startswith(_PREFIX) for one in names) else below(place), devices)
 
 
 def _opened(
@@ -153,10 +157,10 @@ def _opened(
             wrong.append(f"{path}: expected the checkpoint that step {links[-1].step} is based on, found another one")
             break
         links.append(Checkpoint(folder, manifest))
-        if wanted is None:
-            wrong += _wrong_dense(folder, manifest)
         tables = [table for table in manifest.tables if wanted is None or table.name in wanted]
-        wrong += _wrong_shards(folder, tables, devices, known)
+        if devices:
+            wrong += _wrong_dense(folder, manifest) if wanted is None else []
+            wrong += _wrong_shards(folder, tables, devices, known)
         wanted = {table.name for table in tables if table.is_delta}
         if not wanted:
             break

@@ -9,6 +9,8 @@ import tensorflow as tf
 
 from ps_cluster.errors import UserError
 
+READ_ERRORS = (OSError, tf.errors.OpError)
+
 
 def is_remote(path: str) -> bool:
     """Whether `path` is an address such as s3://bucket/folder."""

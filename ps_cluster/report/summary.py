@@ -53,6 +53,20 @@ def head(start: Mapping[str, Any]) -> Block:
     return Block(f"Job {job}" if job else "Job", [line for line in lines if line[1]])
 
 
+def line(event: Mapping[str, Any]) -> str:
+    """A checkpoint that was written, or was not, or that tables start from, in one line."""
+    step = f"step {count(event['step'])}"
+    if event["event"] == "checkpoint_failed":
+        return f"checkpoint of {step} NOT written: {event['problem']}"
+    if event["event"] == "warm_start":
+        tables = ", ".join(f"{name} {counted(rows, 'row')}" for name, rows in event["tables"].items())
+        return f"warm start from {step} of {event['path']}: {tables}"
+    delta = "changes only, " if event["delta"] else ""
+    seconds, pause = float(event["seconds"]), float(event["pause_seconds"])
+    written = f"{delta}{size(event['size_bytes'])} in {seconds:.1f} s, training paused {pause * 1e3:.0f} ms"
+    return f"checkpoint of {step}: {written}"
+
+
 def result(status: Status) -> Block:
     """Figures, tables and places of a finished run."""
     last = status.last

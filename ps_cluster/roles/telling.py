@@ -10,6 +10,7 @@ from dataclasses import asdict
 from types import TracebackType
 from typing import TextIO
 
+from ps_cluster.checkpoint.saver import NotSaved, Saved
 from ps_cluster.embedding.store import TableStats
 from ps_cluster.job.resolve import JobFile, tables_of
 from ps_cluster.metrics.exact_auc import Evaluation
@@ -104,6 +105,25 @@ class Teller:
     def tables(self, stats: list[TableStats]) -> None:
         rows = [{"name": one.name, "rows": one.rows, "bytes": one.payload_bytes} for one in stats]
         self._tell(events.tables(tables=rows))
+
+    def checkpoint(self, outcome: Saved | NotSaved) -> None:
+        """How a save has ended."""
+        if isinstance(outcome, NotSaved):
+            self._tell(events.checkpoint_failed(step=outcome.step, problem=outcome.problem))
+            return
+        self._tell(
+            events.checkpoint(
+                step=outcome.step,
+                path=outcome.folder,
+                size_bytes=outcome.bytes,
+                delta=outcome.is_delta,
+                pause_seconds=outcome.pause_seconds,
+                seconds=outcome.seconds,
+            )
+        )
+
+    def warm_start(self, path: str, step: int, tables: dict[str, int]) -> None:
+        self._tell(events.warm_start(path=path, step=step, tables=tables))
 
     def saved(self, path: str, what: str) -> None:
         self._tell(events.saved(path=path, what=what))

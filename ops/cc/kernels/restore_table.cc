@@ -25,6 +25,8 @@ using tensorflow::TensorShape;
 using tensorflow::errors::DataLoss;
 using tensorflow::errors::InvalidArgument;
 
+// Of rows whose training starts anew; 0 would say that a row was never written.
+constexpr uint32_t kFirstStep = 1;
 constexpr int kBloomBits = 12;  // segments are ranges of the upper bits of the key's hash
 
 int BytesOf(ValueType type) { return type == ValueType::kFloat32 ? 4 : 2; }
@@ -187,7 +189,10 @@ class RestoreTable : public OwnThreadOp {
     OP_REQUIRES_OK(ctx, ctx->GetAttr("decayed_frequencies", &stored_.decayed));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("packed_dim", &packed_dim_));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("packed_slot_value", &packed_slot_value_));
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("embeddings_only", &embeddings_only_));
+    std::string mode;
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("mode", &mode));
+    embeddings_only_ = mode == "embeddings";
+    starts_anew_ = mode != "state";
     OP_REQUIRES_OK(ctx, ctx->GetAttr("salt", &salt_));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("ps_index", &ps_index_));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("num_ps", &num_ps_));
@@ -233,7 +238,7 @@ class RestoreTable : public OwnThreadOp {
             TF_RETURN_IF_ERROR(EmbeddingsOf(path, block.rows, *target, &converted));
             TF_RETURN_IF_ERROR(target->Insert(ctx, converted));
           } else {
-            ConvertFrequencies(into.decayed, &block.rows);
+            ConvertMeta(into.decayed, &block.rows);
             TF_RETURN_IF_ERROR(target->Insert(ctx, block.rows));
           }
           break;
@@ -301,9 +306,12 @@ class RestoreTable : public OwnThreadOp {
     block->rows.resize(kept * row_bytes);
   }
 
-  void ConvertFrequencies(bool decayed, RowBlock* block) const {
-    if (decayed == stored_.decayed) return;
-    for (RowMeta& meta : block->meta) meta.frequency = Frequency(decayed, meta.frequency);
+  void ConvertMeta(bool decayed, RowBlock* block) const {
+    if (decayed == stored_.decayed && !starts_anew_) return;
+    for (RowMeta& meta : block->meta) {
+      meta.frequency = Frequency(decayed, meta.frequency);
+      if (starts_anew_) meta.last_step = kFirstStep;
+    }
   }
 
   uint32_t Frequency(bool decayed, uint32_t bits) const {
@@ -320,8 +328,8 @@ class RestoreTable : public OwnThreadOp {
                : static_cast<uint32_t>(std::lround(std::max(0.0f, value)));
   }
 
-  // The same embeddings as new rows of `target`: slots at their start, last updated in step 1 (as 0 says that a row
-  // was never written), frequencies kept, since they decide how wide a row is and how long it stays.
+  // The same embeddings as new rows of `target`: slots at their start, frequencies kept, since they decide how wide a
+  // row is and how long it stays.
   Status EmbeddingsOf(const std::string& path, const RowBlock& block, const Target& target, RowBlock* out) const {
     const RowsKind& into = target.kind();
     const int dim = stored_.dims[block.row_class - 1];
@@ -340,7 +348,7 @@ class RestoreTable : public OwnThreadOp {
     out->meta.assign(n, RowMeta());
     out->rows.assign(n * to_bytes, 0);
     for (int64_t i = 0; i < n; ++i) {
-      out->meta[i].last_step = 1;
+      out->meta[i].last_step = kFirstStep;
       out->meta[i].last_hour = block.meta[i].last_hour;
       out->meta[i].frequency = Frequency(into.decayed, block.meta[i].frequency);
       const char* from = block.rows.data() + i * from_bytes;
@@ -356,25 +364,12 @@ class RestoreTable : public OwnThreadOp {
   RowsKind stored_;
   int packed_dim_;
   float packed_slot_value_;
-  bool embeddings_only_;
+  bool embeddings_only_, starts_anew_;
   int64_t salt_;
   int ps_index_, num_ps_;
 };
 
-class MarkSaved : public OwnThreadOp {
- public:
-  using OwnThreadOp::OwnThreadOp;
-
- protected:
-  Status Run(OpKernelContext* ctx) override {
-    tensorflow::core::RefCountPtr<NativeTable> table;
-    TF_RETURN_IF_ERROR(NativeTableFromInput(ctx, 0, &table));
-    return Guarded([&] { table->table().MarkSaved(); });
-  }
-};
-
 REGISTER_KERNEL_BUILDER(Name("PsClusterRestoreTable").Device(tensorflow::DEVICE_CPU), RestoreTable);
-REGISTER_KERNEL_BUILDER(Name("PsClusterMarkSaved").Device(tensorflow::DEVICE_CPU), MarkSaved);
 
 }  // namespace
 }  // namespace ps_cluster

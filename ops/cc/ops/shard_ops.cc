@@ -74,7 +74,7 @@ REGISTER_OP("PsClusterRestoreTable")
     .Attr("value_type: {'float32', 'float16', 'bfloat16'}")
     .Attr("slots: int >= 0")
     .Attr("decayed_frequencies: bool")
-    .Attr("embeddings_only: bool")
+    .Attr("mode: {'state', 'warm', 'embeddings'}")
     .Attr("packed_dim: int >= 0 = 0")
     .Attr("packed_slot_value: float = 0.0")
     .SetIsStateful()
@@ -84,16 +84,11 @@ Puts what a shard's file has for this PS into a table: native, or TFRA's with pa
 first. What is there already is replaced.
 
 dims, value_type, slots, decayed_frequencies: what the file holds; dims by tier.
-embeddings_only: rows of other widths, types and slots are taken too, and counts of the admission are left out.
+mode: `state`: all as it was. `warm`: the same for a training whose steps start anew. `embeddings`: like `warm`, but
+rows of other widths, types and slots are taken too, slots start anew and counts of the admission are left out.
 packed_dim: width of an embedding in a TFRA table. packed_slot_value: what new slots of its rows start from.
 rows: rows with an embedding that were put in.
 )doc");
-
-REGISTER_OP("PsClusterMarkSaved")
-    .Input("table: resource")
-    .SetIsStateful()
-    .SetShapeFn(tensorflow::shape_inference::NoOutputs)
-    .Doc("Says that a native table's rows lie in a checkpoint as they are now: the next delta is against it.");
 
 REGISTER_OP("PsClusterShardHeader")
     .Input("path: string")
