@@ -67,11 +67,11 @@ def lazy_reference(optimizer: str, row: np.ndarray, dim: int, gradient: np.ndarr
     if optimizer == "sgd":
         row[:dim] -= rate * gradient
     elif optimizer == "adagrad":
-        _, epsilon = SETTINGS["adagrad"]
+        epsilon = SETTINGS["adagrad"][1]
         row[dim:] += gradient**2
         row[:dim] -= rate * gradient / np.sqrt(row[dim:] + epsilon)
     else:
-        beta_1, beta_2, epsilon = SETTINGS["adam"]
+        beta_1, beta_2, epsilon, _ = SETTINGS["adam"]
         m, v = row[dim : 2 * dim], row[2 * dim :]
         m[:] = beta_1 * m + (1 - beta_1) * gradient
         v[:] = beta_2 * v + (1 - beta_2) * gradient**2

@@ -6,7 +6,8 @@ import pytest
 
 from ops.embedding import table_salt
 from ps_cluster.embedding.groups import FeatureUse, optimizer_settings, plan_groups
-from ps_cluster.job.schema import IdFeature, IdListFeature, Initializer, SparseAdagrad, SparseAdam, SparseSgd, Table
+from ps_cluster.job.schema import IdFeature, IdListFeature
+from ps_cluster.job.table_schema import Initializer, SparseAdagrad, SparseAdam, SparseSgd, Table
 
 ADAM = SparseAdam(name="adam", learning_rate=0.01, beta_1=0.8, beta_2=0.99, epsilon=1e-6)
 ADAGRAD = SparseAdagrad(name="adagrad", learning_rate=0.1, initial_accumulator=0.2, epsilon=1e-5)
