@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import tensorflow as tf
@@ -13,6 +13,7 @@ from ops import shards
 from ps_cluster.checkpoint import storage
 from ps_cluster.checkpoint.manifest import MANIFEST, Manifest, Shard, StoredTable, parse
 from ps_cluster.errors import UserError
+from ps_cluster.roles.readable import one_line
 
 _PREFIX = "step-"
 _CHECKED_AT_ONCE = 8
@@ -62,6 +63,10 @@ class Checkpoint:
             if not stored.is_delta:
                 break
         return levels
+
+    def levels_of(self, tables: Iterable[str]) -> dict[str, list[Level]]:
+        """`levels` of several tables, by name."""
+        return {table: self.levels(table) for table in tables}
 
 
 def below(output: str) -> str:
@@ -235,11 +240,10 @@ def _check(paths: Sequence[str], devices: Sequence[str]) -> list[list[int] | str
 
 
 def _told(error: tf.errors.OpError, path: str) -> str:
-    """What an error says of a file: its first line, from the file's name on."""
-    line = next((line for line in error.message.splitlines() if path in line), error.message.splitlines()[0])
-    start = line.find(path)
-    told = line[start:] if start >= 0 else f"{path}: cannot be read: {line}"
-    return told.removesuffix("[Op:PsClusterCheckShard] name: ").strip()
+    """What an error says of a file: one line that starts with the file's name."""
+    told = one_line("", error.message)
+    start = told.find(path)
+    return told[start:] if start >= 0 else f"{path}: cannot be read{told}"
 
 
 def _differences(path: str, shard: Shard, totals: Sequence[int]) -> list[str]:

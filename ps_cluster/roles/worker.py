@@ -54,7 +54,7 @@ def run_worker(job_file: JobFile, membership: Membership, events: str | None, re
     with Teller(job_file, *told) as teller:
         teller.phase("start")
         with joined(membership), readable_errors():
-            load_file_systems(*remote_places(job_file))
+            load_file_systems(*job_file.checkpoint_places)
             session = Session(job_file, membership, connect(membership))
             optimizer = make_dense_optimizer(job_file.job.optimizers.dense)
             if session.rank == 0:
@@ -97,7 +97,7 @@ def run_evaluation(job_file: JobFile) -> Evaluation:
     ):
         session = Session(job_file, membership, connect(membership))
         load_dense(checkpoint, session.model)
-        session.store.restore({name: checkpoint.levels(name) for name in session.store.table_names()})
+        session.store.restore(checkpoint.levels_of(session.store.table_names()))
         share = share_of(session, test_samples, training=False, progress=teller.counting)
         return evaluate_session(session, share, teller)
 

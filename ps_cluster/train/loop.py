@@ -60,7 +60,7 @@ def train(
     share: Share,
     optimizer: tf_keras.optimizers.Optimizer,
     report: Callable[[Progress], None],
-    saves: PeriodicSaves,
+    saves: PeriodicSaves | None = None,
 ) -> Trained:
     """Trains until every worker's data has ended or `max_steps` is reached; all workers stop at the same step."""
     training = session.job.training
@@ -121,7 +121,8 @@ def train(
                 window.reset()
                 losses.clear()
                 window_rows, window_started = 0, now
-            saves.between_steps(step)
+            if saves is not None:
+                saves.between_steps(step)
         seconds = time.monotonic() - started
         speed = counted_rows / max(seconds, 1e-9)
         return Trained(step, rows, seconds, speed, optimizer, batches.counts_of_all())

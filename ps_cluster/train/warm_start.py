@@ -36,6 +36,5 @@ def warm_start(
                 f"{checkpoint.folder}: expected a table of the job ({', '.join(sorted(own))}), found "
                 f"{', '.join(sorted(theirs))}"
             )
-    levels = {name: checkpoint.levels(name) for name in tables}
-    rows = store.restore(levels, "embeddings" if take == "embeddings" else "warm")
+    rows = store.restore(checkpoint.levels_of(tables), "embeddings" if take == "embeddings" else "warm")
     return checkpoint, rows

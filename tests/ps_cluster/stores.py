@@ -9,6 +9,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
+from ops.shards import read_blocks
+from ps_cluster.checkpoint.finding import Level
+from ps_cluster.checkpoint.manifest import Shard, StoredTable
 from ps_cluster.embedding.groups import TableGroup, plan_groups
 from ps_cluster.embedding.ps_store import Placement, PsEmbeddingStore
 from ps_cluster.embedding.store import StepInfo
@@ -112,21 +115,33 @@ def train(
     store.apply(looked_up, tape.gradient(loss, looked_up.rows))
 
 
-def rows_on_disk(folder: str, files: Sequence[dict]) -> dict[str, dict[int, bytes]]:
-    """Per table, each key's row as bytes; no key twice."""
-    tables: dict[str, dict[int, bytes]] = {}
-    for entry in files:
-        if entry["part"] == "keys":
-            rows = tables.setdefault(entry["table"], {})
-            for key, row in shard_on_disk(folder, entry).items():
+def save(store: PsEmbeddingStore, folder: str, step: int = 1, delta: bool = False) -> tuple[StoredTable, ...]:
+    """Saves all tables below `folder`."""
+    store.begin_save(folder, delta)
+    return store.write_save(folder, step, None)
+
+
+def levels_in(folder: str, tables: Sequence[StoredTable]) -> dict[str, list[Level]]:
+    """Saved tables as a store restores them."""
+    return {table.name: [Level(folder, table)] for table in tables}
+
+
+def rows_on_disk(folder: str, tables: Sequence[StoredTable]) -> dict[str, dict[int, bytes]]:
+    """Per table, each key's class, counts and row as bytes; no key twice."""
+    found: dict[str, dict[int, bytes]] = {}
+    for table in tables:
+        rows = found.setdefault(table.name, {})
+        for shard in table.shards:
+            for key, row in shard_on_disk(folder, shard).items():
                 assert key not in rows
                 rows[key] = row
-    return tables
+    return found
 
 
-def shard_on_disk(folder: str, entry: dict) -> dict[int, bytes]:
-    path = os.path.join(folder, entry["file"])
-    keys = np.fromfile(path, "<i8")
-    rows = np.fromfile(path[: -len("keys")] + "values", "<f4").reshape(len(keys), entry["row_floats"])
-    assert len(set(keys.tolist())) == len(keys)
-    return {key: row.tobytes() for key, row in zip(keys.tolist(), rows)}
+def shard_on_disk(folder: str, shard: Shard) -> dict[int, bytes]:
+    rows: dict[int, bytes] = {}
+    for block in read_blocks(os.path.join(folder, shard.file)):
+        for key, meta, row in zip(block.keys.tolist(), block.meta, block.rows):
+            assert key not in rows
+            rows[key] = bytes([block.row_class]) + meta.tobytes() + row.tobytes()
+    return rows

@@ -62,8 +62,9 @@ uint32_t HeaderCrc(uint32_t file_crc, const BlockHeader& header) {
   return Extend(crc, reinterpret_cast<const char*>(&header), kBlockHeaderBytes - sizeof(header.crc));
 }
 
+// Without the header's own CRC: a CRC over a text and its CRC would be the same for every text.
 uint32_t ExtendDigest(uint32_t digest, const BlockHeader& header) {
-  return Extend(digest, reinterpret_cast<const char*>(&header), kBlockHeaderBytes);
+  return Extend(digest, reinterpret_cast<const char*>(&header), kBlockHeaderBytes - sizeof(header.crc));
 }
 
 uint32_t FirstDigest(uint32_t file_crc) { return Value(reinterpret_cast<const char*>(&file_crc), sizeof(file_crc)); }
@@ -88,8 +89,10 @@ void CountBlock(const BlockHeader& header, ShardTotals* totals) {
     case BlockKind::kEnd:
       break;
   }
-  if (static_cast<BlockKind>(header.kind) != BlockKind::kEnd) ++totals->blocks;
-  totals->digest = ExtendDigest(totals->digest, header);
+  if (static_cast<BlockKind>(header.kind) != BlockKind::kEnd) {
+    ++totals->blocks;
+    totals->digest = ExtendDigest(totals->digest, header);
+  }
   totals->bytes += kBlockHeaderBytes + header.payload_bytes;
 }
 

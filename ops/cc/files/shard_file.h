@@ -11,8 +11,8 @@
 //            for all `count` rows
 //   removed  (kind 2) i64 keys, of a delta: to be removed before its rows are put in
 //   bloom    (kind 3) `count` times: u32 number of the segment, u32 bytes, counters
-//   end      (kind 4) u64 blocks, rows, counted keys, removed keys, Bloom segments; u32 CRC-32C of the header's CRC
-//            and all blocks' headers before, u32 0
+//   end      (kind 4) u64 blocks, rows, counted keys, removed keys, Bloom segments; u32 digest (CRC-32C of
+//            the file header's CRC and the headers, without their own CRC, of all blocks before), u32 0
 //
 // A block belongs to its file and its place: taken from another file or moved it is found out.
 #ifndef PS_CLUSTER_OPS_FILES_SHARD_FILE_H_
@@ -41,7 +41,7 @@ struct ShardTotals {
   uint64_t removed = 0;
   uint64_t bloom_segments = 0;
   uint64_t bytes = 0;   // of the whole file
-  uint32_t digest = 0;  // CRC-32C of the header's CRC and all blocks' headers, the end's included
+  uint32_t digest = 0;  // of the end: another one for every other content
 };
 
 // Rows of one class that go into one block.

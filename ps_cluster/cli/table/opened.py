@@ -38,5 +38,4 @@ def opened(place: str) -> Iterator[Checkpoint]:
     try:
         yield checkpoint_at(place, devices=())
     except tf.errors.OpError as error:
-        told = one_line(type(error).__name__, error.message)
-        raise UserError(told.partition(": ")[2].removeprefix("{{function_node").strip() or told) from None
+        raise UserError(one_line("", error.message).removeprefix(": ")) from None

@@ -82,7 +82,7 @@ def pieces(text: str, parts: Sequence[Part], delta: bool = False) -> list[bytes]
             crc32c(part.payload),
         )
         header = fields + struct.pack("<I", crc32c(seed + fields))
-        seen += header
+        seen += fields
         made.append(header + part.payload)
     return made
 
