@@ -178,7 +178,8 @@ LIBRARIES = {
 }
 # NDEBUG as in TensorFlow's own build: inline code of its headers must be the code its library was built from.
 # no-math-errno: a square root that need not set errno is one vector instruction.
-OPS_FLAGS = ["-O3", "-fno-math-errno", "-DNDEBUG", "-fPIC", "-Wall"]
+# fp-contract=off: rounding, and so every bit of a row, does not depend on the vector instructions a processor has.
+OPS_FLAGS = ["-O3", "-fno-math-errno", "-ffp-contract=off", "-DNDEBUG", "-fPIC", "-Wall"]
 ARROW_FLAGS = ["--std=c++20"]
 OPS_JOBS = 2  # a unit that includes TensorFlow's headers takes about 1 GB while it compiles
 

@@ -21,27 +21,78 @@ def table_salt(name: str) -> int:
 
 
 @dataclass(frozen=True)
-class RowLayout:
-    """What tables of one group share: width, optimiser, seed; and each table's salt and initial values.
-
-    A row is float32 `[dim * (1 + slots) + 1]`: embedding, optimiser slots, and the step of the last update as the
-    bits of an int32 (0: never written).
-    """
+class Tier:
+    """Rows of one width; an id moves up to a tier when it has occurred `min_frequency` times."""
 
     dim: int
+    min_frequency: int = 0
+
+
+@dataclass(frozen=True)
+class Admission:
+    """Which ids of a table get a row; fields that the kind has no use for keep their defaults.
+
+    kind: `none`, `exact`, `bloom` or `probability`. threshold: occurrences from which on an id has a row (exact,
+    bloom). capacity: ids over all PS for which `error` holds (bloom). probability: of each occurrence (probability).
+    cold_value: every position of the vector of an id without a row.
+    """
+
+    kind: str = "none"
+    threshold: int = 1
+    capacity: int = 0
+    error: float = 0.0
+    probability: float = 1.0
+    cold_value: float = 0.0
+
+
+@dataclass(frozen=True)
+class Eviction:
+    """When a row of a table goes; 0: the rule is not set. max_bytes: on each PS. log: tell which ids went."""
+
+    max_age_steps: int = 0
+    max_age_hours: int = 0
+    half_life_steps: float = 0.0
+    min_frequency: float = 0.0
+    max_bytes: int = 0
+    log: bool = False
+
+
+@dataclass(frozen=True)
+class RowLayout:
+    """What tables of one group share (tiers, engine, value type, optimiser, seed), and what each has of its own.
+
+    tiers: the narrowest first; one where all rows have one width. engine: `native` or `tfra_cuckoo`. value_type: of
+    stored embeddings, `float32`, `float16` or `bfloat16`; slots are float32. optimizer_settings: in the order of
+    `ops/cc/table/row_optimizer.h`. The tuples from `salts` to `evictions` have one entry per table; `initial_kinds`
+    are values of INITIAL_KINDS.
+    """
+
+    tiers: tuple[Tier, ...]
+    engine: str
+    value_type: str
     optimizer: str
     optimizer_settings: tuple[float, ...]
     salts: tuple[int, ...]
     initial_kinds: tuple[int, ...]
     initial_scales: tuple[float, ...]
+    admissions: tuple[Admission, ...]
+    evictions: tuple[Eviction, ...]
     seed: int
 
     @property
+    def dim(self) -> int:
+        """Width of the widest tier: of what pull returns and push takes."""
+        return max(tier.dim for tier in self.tiers)
+
+    @property
     def slots(self) -> int:
-        return {"sgd": 0, "adagrad": 1, "adam": 2}[self.optimizer]
+        """Vectors that the optimiser keeps beside an embedding."""
+        return slots_of(self.optimizer, self.optimizer_settings)
 
     @property
     def row_floats(self) -> int:
+        """float32 values of a row of the `tfra_cuckoo` engine, `[dim * (1 + slots) + 1]`: embedding, slots, and the
+        step of the last update as the bits of an int32 (0: never written)."""
         return self.dim * (1 + self.slots) + 1
 
     def _attributes(self) -> dict:
@@ -54,6 +105,13 @@ class RowLayout:
             "salts": list(self.salts),
             "seed": self.seed,
         }
+
+
+def slots_of(optimizer: str, settings: Sequence[float]) -> int:
+    """Vectors that an optimiser keeps beside an embedding; `settings` as in `RowLayout`."""
+    if optimizer == "rmsprop":
+        return 2 if settings[1] > 0 else 1  # its momentum
+    return {"sgd": 0, "momentum": 1, "adagrad": 1, "adam": 2, "adamw": 2, "ftrl": 2}[optimizer]
 
 
 def request_header(rank: int, step: tf.Tensor, batch_rows: tf.Tensor, learning_rate: tf.Tensor) -> tf.Tensor:

@@ -111,7 +111,7 @@ class Push : public AsyncOpKernel {
                      const std::vector<int64_t>& keys, const std::vector<float>& gradients, const Request& request) {
     const SparseOptimizer& optimizer = group_.optimizer();
     const int row_floats = optimizer.row_floats();
-    const float rate = optimizer.StepRate(request.learning_rate, request.step);
+    const StepConstants constants = optimizer.rule.At(request.step, request.learning_rate);
     Tensor key_tensor, row_tensor;
     TF_RETURN_IF_ERROR(group_.Find(ctx, table, keys.data(), keys.size(), &key_tensor, &row_tensor));
     float* rows = row_tensor.flat<float>().data();
@@ -122,7 +122,7 @@ class Push : public AsyncOpKernel {
           group_.FillEmbedding(t, keys[i], row);
           optimizer.FillSlots(row);
         }
-        optimizer.Update(gradients.data() + i * optimizer.dim, rate, row);
+        optimizer.Update(constants, gradients.data() + i * optimizer.dim, row);
         TableGroup::SetLastStep(request.step, row_floats, row);
       }
     };
