@@ -16,6 +16,7 @@ from ps_cluster.checkpoint.finding import folder_of
 from ps_cluster.checkpoint.manifest import MANIFEST, Base, Manifest, StoredTable
 from ps_cluster.checkpoint.retention import retire
 from ps_cluster.errors import RunError
+from ps_cluster.roles.readable import one_line
 
 
 class SavedTables(Protocol):
@@ -130,19 +131,20 @@ class Saver:
         Raises:
           RunError: it could not be saved.
         """
-        self._wait()
+        self.wait()
         outcomes = self.outcomes()
         if self._step != step or (outcomes and isinstance(outcomes[-1], NotSaved)):
             self._since_full = self._deltas  # what is served next stands alone
             self.begin(step)
-            self._wait()
+            self.wait()
             outcomes += self.outcomes()
         last = outcomes[-1] if outcomes else None
         if isinstance(last, NotSaved):
             raise RunError(f"{folder_of(self._parent, step)}: the checkpoint could not be written: {last.problem}")
         return outcomes
 
-    def _wait(self) -> None:
+    def wait(self) -> None:
+        """Returns when no save is being written."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None
@@ -186,8 +188,6 @@ class Saver:
 
 
 def _line(error: Exception) -> str:
-    from ps_cluster.roles.readable import one_line
-
     if isinstance(error, OSError):
         return f"{error.filename}: {error.strerror}" if error.filename else str(error)
     return one_line(type(error).__name__, getattr(error, "message", str(error)))
