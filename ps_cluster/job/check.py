@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator
 from data.where import WhereError, parse
 from models.check import check_model
 from ps_cluster.job.check_sampling import sampling_problems
+from ps_cluster.job.check_tables import table_problems
 from ps_cluster.job.draft import Draft
 from ps_cluster.job.problems import Path, Problem, listed, near, quoted, suggestion
-from ps_cluster.job.resolve import LENGTH_SUFFIX, column_of, inputs, label_column, table_name
+from ps_cluster.job.resolve import LENGTH_SUFFIX, column_of, inputs, label_column, output_width, table_name, time_column
 from ps_cluster.job.schema import DenseFeature, IdFeature, IdListFeature
 
 _MODEL_MESSAGE = re.compile(r"([\w.]+): expected (.*), found (.*)", re.DOTALL)
@@ -132,7 +133,7 @@ def _dim(feature: IdFeature | IdListFeature, draft: Draft) -> int | None:
     if feature.dim is not None or draft.tables is None:
         return feature.dim
     table = draft.tables.get(table_name(feature))
-    return table.dim if table else None
+    return output_width(table) if table else None
 
 
 def _columns(draft: Draft) -> Iterator[Problem]:
@@ -260,6 +261,40 @@ def _where(draft: Draft) -> Iterator[Problem]:
         yield Problem(("data", "where"), expected.removeprefix("expected "), f"{found or 'something else'}, {place}")
 
 
+def _time(draft: Draft) -> Iterator[Problem]:
+    if draft.data is None or draft.data.time is None:
+        return
+    column = time_column(draft.data.time)
+    where = ("data", "time", "column")
+    if column.name == draft.data.label:
+        yield Problem(where, "a column other than the label", quoted(column.name))
+    for index, feature in enumerate(draft.features):
+        if feature is not None and (feature.column or feature.name) == column.name:
+            if isinstance(feature, IdFeature) and feature.missing is None:
+                continue
+            expected = f"a column that no feature reads otherwise than as an integer without {quoted('missing')}"
+            yield Problem(where, expected, f"{quoted(column.name)}, which features[{index}] reads")
+
+
+def _checkpoints(draft: Draft) -> Iterator[Problem]:
+    checkpoint = draft.checkpoint
+    if checkpoint is None:
+        return
+    if checkpoint.deltas and checkpoint.every_steps is None:
+        yield Problem(("checkpoint", "deltas"), "'every_steps' beside 'deltas'", str(checkpoint.deltas))
+    wanted = checkpoint.warm_start.tables if checkpoint.warm_start else None
+    if wanted is None or draft.tables is None or not draft.features_known:
+        return
+    known = [*draft.tables, *(feature.name for _, feature in _looked_up(draft) if feature.dim)]
+    for index, name in enumerate(wanted):
+        if name not in known:
+            yield Problem(
+                ("checkpoint", "warm_start", "tables", index),
+                f"one of the job's tables {listed(known)}" if known else "a table, of which the job has none",
+                f"{quoted(name)}{suggestion(name, known)}",
+            )
+
+
 def _sampling(draft: Draft) -> Iterator[Problem]:
     if draft.data is not None and draft.data.sampling is not None:
         yield from sampling_problems(draft.data.sampling, draft.data.label)
@@ -319,4 +354,7 @@ _RULES: tuple[Callable[[Draft], Iterator[Problem]], ...] = (
     _weight_decay,
     _where,
     _sampling,
+    _time,
+    table_problems,
+    _checkpoints,
 )

@@ -11,15 +11,16 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from models.config import ModelConfig
 from ps_cluster.job.problems import Path
 from ps_cluster.job.schema import (
+    Checkpoint,
     Cluster,
     DataSection,
     Feature,
     Job,
     Optimizers,
     Schedule,
-    Table,
     Training,
 )
+from ps_cluster.job.table_schema import Table
 
 _FEATURE: TypeAdapter[Feature] = TypeAdapter(Feature)
 _MODEL: TypeAdapter[Any] = TypeAdapter(ModelConfig)
@@ -38,6 +39,7 @@ class Draft:
     optimizers: Optimizers | None = None
     schedule: Schedule | None = None
     training: Training | None = None
+    checkpoint: Checkpoint | None = None
     cluster: Cluster | None = None
     output: str | None = None
 
@@ -54,6 +56,7 @@ def draft_of_job(job: Job) -> Draft:
         optimizers=job.optimizers,
         schedule=job.schedule,
         training=job.training,
+        checkpoint=job.checkpoint,
         cluster=job.cluster,
         output=job.output,
     )
@@ -89,6 +92,7 @@ def draft_of_values(values: Mapping[str, object], wrong: Collection[Path]) -> Dr
         optimizers=section("optimizers", Optimizers),
         schedule=section("schedule", Schedule, Schedule()),
         training=section("training", Training),
+        checkpoint=section("checkpoint", Checkpoint, Checkpoint()),
         cluster=section("cluster", Cluster, Cluster()),
         output=values["output"] if right("output") and isinstance(values.get("output"), str) else None,  # type: ignore[arg-type]
     )

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from data.columns import Column
 from data.sample.sampling import OFFSET, WEIGHT
 from models.inputs import InputSpec
-from ps_cluster.job.schema import DenseFeature, Feature, IdFeature, IdListFeature, Job, Table
+from ps_cluster.job.sampling_schema import Time
+from ps_cluster.job.schema import DenseFeature, Feature, IdFeature, IdListFeature, Job
+from ps_cluster.job.table_schema import AdmitAll, Table
 
 LENGTH_SUFFIX = "_length"
 """Behind a list feature's name: the export's input with the lengths of its lists."""
@@ -32,8 +34,19 @@ class JobFile:
 
 def tables_of(job: Job) -> dict[str, Table]:
     """All tables by name: the declared ones, then the features' own, each in the order of the job file."""
-    own = {f.name: Table(dim=f.dim) for f in job.features if not isinstance(f, DenseFeature) and f.dim}
+    own = {
+        f.name: Table(dim=f.dim, admission=f.admission or AdmitAll(kind="none"))
+        for f in job.features
+        if not isinstance(f, DenseFeature) and f.dim
+    }
     return {**job.tables, **own}
+
+
+def output_width(table: Table) -> int | None:
+    """Width of the vectors that the model is given of the table's ids; None where the table is not right."""
+    if table.tiers is None:
+        return table.dim
+    return table.output or max(tier.dim for tier in table.tiers)
 
 
 def table_name(feature: IdFeature | IdListFeature) -> str:
@@ -48,10 +61,17 @@ def columns_of(job: Job) -> list[Column]:
 
 
 def training_columns_of(job: Job) -> list[Column]:
-    """`columns_of`, and where the training files hold them already the columns that sampling adds."""
+    """`columns_of`, the time, and where the training files hold them already the columns that sampling adds."""
+    added = [time_column(job.data.time)] if job.data.time else []
     sampling = job.data.sampling
-    added = [Column(WEIGHT, "float32"), Column(OFFSET, "float32")] if sampling and sampling.presampled else []
+    if sampling and sampling.presampled:
+        added += [Column(WEIGHT, "float32"), Column(OFFSET, "float32")]
     return list(dict.fromkeys([*columns_of(job), *added]))
+
+
+def time_column(time: Time) -> Column:
+    """The column of event times; a null in it is an error."""
+    return Column(time.column, "int64")
 
 
 def label_column(name: str) -> Column:
@@ -75,13 +95,14 @@ def inputs_of(job: Job) -> list[InputSpec]:
 
 
 def inputs(features: Sequence[Feature], tables: Mapping[str, Table]) -> list[InputSpec]:
-    """`inputs_of` for features and declared tables."""
+    """`inputs_of` for features and declared tables, which are right."""
     specs = []
     for feature in features:
         if isinstance(feature, DenseFeature):
             specs.append(InputSpec(feature.name, "dense", 1))
             continue
-        dim = feature.dim or tables[table_name(feature)].dim
+        dim = feature.dim or output_width(tables[table_name(feature)])
+        assert dim is not None, "the tables are checked"
         if isinstance(feature, IdListFeature) and feature.pooling == "none":
             specs.append(InputSpec(feature.name, "sequence", dim, feature.query))
         else:

@@ -18,7 +18,7 @@ class _Section(BaseModel):
 
 
 class Time(_Section):
-    """The column that tells when a row happened; ages are counted back from the newest time in the training data."""
+    """The column that tells when a row happened."""
 
     column: Text = Field(description="ORC column (any integer type) with the time; nulls are an error.")
     unit: Literal["milliseconds", "seconds"] = Field("milliseconds", description="Unit of the time.")
@@ -105,7 +105,11 @@ class Sampling(_Section):
     seed: Annotated[NonNegativeInt, Field(le=2**64 - 1)] | None = Field(
         None, description="Of the draw of rows. Default: `training.seed`."
     )
-    time: Time | None = Field(None, description="When a row happened; for `newest_hours` and `replay`.")
+    time: Time | None = Field(
+        None,
+        description="When a row happened; for `newest_hours` and `replay`. Ages are counted back from the newest time "
+        "in the training data.",
+    )
     rules: list[Rule] = Field([], description="Keep rates and weights; those of all rules that meet a row multiply.")
     replay: Replay | None = Field(None, description="Proportion of newest to older rows. Default: rows of any age.")
     presampled: bool = Field(

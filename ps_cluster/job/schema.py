@@ -7,17 +7,10 @@ from typing import Annotated, Literal, Union
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from models.config import ModelConfig
-from ps_cluster.job.sampling_schema import Sampling
+from ps_cluster.job.sampling_schema import Sampling, Time
+from ps_cluster.job.table_schema import Admission, Name, SparseOptimizer, Table
 
 # `expected` is what a message about a wrong value calls a right one.
-Name = Annotated[
-    str,
-    Field(
-        pattern=r"^[a-z][a-z0-9_]*$",
-        max_length=63,
-        json_schema_extra={"expected": "a name: a lower-case letter, then lower-case letters, digits or _, at most 63"},
-    ),
-]
 JobName = Annotated[
     str,
     Field(
@@ -59,6 +52,9 @@ class DataSection(_Section):
     )
     test: list[Text] = Field([], description="ORC files, folders or globs to evaluate on after training.")
     label: Text = Field(description="Column with the label: 0 or 1.")
+    time: Time | None = Field(
+        None, description="When a row happened; for tables that evict by hours. Read while training only."
+    )
     where: Text | None = Field(
         None,
         description="Only rows for which this is true are read, for training and testing alike: comparisons of number "
@@ -111,6 +107,9 @@ class IdFeature(_Section):
         None,
         description="Width of a table of the feature's own, named like the feature. Give this or `table`.",
     )
+    admission: Admission | None = Field(
+        None, description="Beside `dim`: which ids get a row in the feature's own table. Default: all."
+    )
     missing: int | None = Field(None, description="Id that stands for a null. Default: a null is an error.")
 
 
@@ -126,6 +125,9 @@ class IdListFeature(_Section):
     dim: PositiveInt | None = Field(
         None,
         description="Width of a table of the feature's own, named like the feature. Give this or `table`.",
+    )
+    admission: Admission | None = Field(
+        None, description="Beside `dim`: which ids get a row in the feature's own table. Default: all."
     )
     pooling: Literal["mean", "sum", "sqrtn", "none"] = Field(
         "mean",
@@ -156,60 +158,12 @@ class DenseFeature(_Section):
 Feature = Annotated[Union[IdFeature, IdListFeature, DenseFeature], Field(discriminator="kind")]
 
 
-class Initializer(_Section):
-    """Initial values of a row: a function of (seed, table, key) alone."""
-
-    kind: Literal["uniform", "normal", "zeros"] = Field("uniform", description="Distribution.")
-    scale: PositiveFloat = Field(
-        0.01, description="Half width of the uniform distribution, standard deviation of the normal one."
-    )
-
-
-class SparseSgd(_Section):
-    """Gradient descent on the rows that occur in a step."""
-
-    name: Literal["sgd"] = Field(description="Plain gradient descent.")
-    learning_rate: PositiveFloat = Field(description="Peak learning rate.")
-
-
-class SparseAdagrad(_Section):
-    """Adagrad per row; equal to tf-keras' Adagrad where every row occurs in every step."""
-
-    name: Literal["adagrad"] = Field(description="Adagrad.")
-    learning_rate: PositiveFloat = Field(description="Peak learning rate.")
-    initial_accumulator: float = Field(0.1, ge=0, description="Start of the sum of squared gradients.")
-    epsilon: PositiveFloat = Field(1e-7, description="Added to the root of the sum.")
-
-
-class SparseAdam(_Section):
-    """Lazy Adam: a row's moments move in steps in which it occurs; bias correction by the global step."""
-
-    name: Literal["adam"] = Field(description="Lazy Adam.")
-    learning_rate: PositiveFloat = Field(description="Peak learning rate.")
-    beta_1: float = Field(0.9, ge=0, lt=1, description="Decay of the first moment.")
-    beta_2: float = Field(0.999, ge=0, lt=1, description="Decay of the second moment.")
-    epsilon: PositiveFloat = Field(1e-7, description="Added to the root of the second moment.")
-
-
-SparseOptimizer = Annotated[Union[SparseSgd, SparseAdagrad, SparseAdam], Field(discriminator="name")]
-
-
 class DenseOptimizer(_Section):
     """A tf-keras optimiser of that name for the dense weights."""
 
     name: Literal["sgd", "adagrad", "adam", "adamw"] = Field(description="Which optimiser.")
     learning_rate: PositiveFloat = Field(description="Peak learning rate.")
     weight_decay: float = Field(0.0, ge=0, description="Decoupled weight decay; only for `adamw`.")
-
-
-class Table(_Section):
-    """One embedding table; several features may share it."""
-
-    dim: PositiveInt = Field(description="Width of a row's embedding.")
-    initializer: Initializer = Field(default_factory=Initializer, description="Initial values of a row.")
-    optimizer: SparseOptimizer | None = Field(
-        None, description="Optimiser of this table. Default: `optimizers.sparse`."
-    )
 
 
 class Optimizers(_Section):
@@ -254,6 +208,46 @@ class Training(_Section):
     log_every_steps: PositiveInt = Field(50, description="Steps between two progress reports.")
 
 
+class Embeddings(_Section):
+    """How embeddings travel between the workers and the PS."""
+
+    transport: Literal["float32", "float16", "bfloat16"] = Field(
+        "float32",
+        description="Type of embeddings and gradients on the way; the 16-bit types halve the bytes and round. The PS "
+        "sum and update in float32.",
+    )
+
+
+class WarmStart(_Section):
+    """Embeddings of an earlier training as initial values; slots, counts and steps start anew."""
+
+    folder: Text = Field(
+        alias="from",
+        description="A checkpoint (`…/checkpoint/step-N`), or the output folder of a job, whose newest whole "
+        "checkpoint is taken; relative to the job file's folder.",
+    )
+    tables: list[Name] | None = Field(
+        None, min_length=1, description="Tables to take. Default: all tables that both jobs have."
+    )
+
+
+class Checkpoint(_Section):
+    """When checkpoints are written and how many are kept; one is written at the end in any case."""
+
+    every_steps: PositiveInt | None = Field(
+        None, description="Steps between two checkpoints, written while training goes on. Default: only at the end."
+    )
+    keep: PositiveInt = Field(
+        3, description="So many newest checkpoints are kept, and those that their deltas are based on."
+    )
+    deltas: NonNegativeInt = Field(
+        0, description="Checkpoints with only the changed rows between two full ones; needs `every_steps`."
+    )
+    warm_start: WarmStart | None = Field(
+        None, description="Tables that start from another job's checkpoint. Default: all from initial values."
+    )
+
+
 class Cluster(_Section):
     """How many processes, and where they are when they are not on this machine."""
 
@@ -285,10 +279,14 @@ class Job(_Section):
     tables: dict[Name, Table] = Field(
         {}, description="Embedding tables by name.", json_schema_extra={"additionalProperties": False}
     )
+    embeddings: Embeddings = Field(default_factory=Embeddings, description="How embeddings travel.")
     model: ModelConfig = Field(description="The ranker and its sizes.")
     optimizers: Optimizers = Field(description="How table rows and dense weights learn.")
     schedule: Schedule = Field(default_factory=Schedule, description="Course of the learning rates over the steps.")
     training: Training = Field(description="Batch size, epochs, seed.")
+    checkpoint: Checkpoint = Field(
+        default_factory=Checkpoint, description="When checkpoints are written, and how many are kept."
+    )
     cluster: Cluster = Field(default_factory=Cluster, description="Processes of the job.")
     output: Text = Field(
         description="Folder for logs, checkpoint, TensorBoard events, report and SavedModel; relative to the "

@@ -107,7 +107,8 @@ def our_step(devices, rank: int, size: int):
     from ps_cluster.embedding.groups import plan_groups
     from ps_cluster.embedding.ps_store import Placement, PsEmbeddingStore
     from ps_cluster.embedding.store import StepInfo
-    from ps_cluster.job.schema import IdFeature, Initializer, SparseAdam, Table
+    from ps_cluster.job.schema import IdFeature
+    from ps_cluster.job.table_schema import Initializer, SparseAdam, Table
     from ps_cluster.train.collective import sum_inside_step
 
     names = [f"f{i}" for i in range(FEATURES)]

@@ -8,10 +8,30 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from ops.embedding import HEADER_WORDS, INITIAL_KINDS, RowLayout, pull, push, request_header, table_salt
+from ops.embedding import (
+    HEADER_WORDS,
+    INITIAL_KINDS,
+    Admission,
+    Eviction,
+    RowLayout,
+    Tier,
+    pull,
+    push,
+    request_header,
+    table_salt,
+)
 from ps_cluster.embedding import cuckoo
 
-SETTINGS = {"sgd": (), "adagrad": (0.1, 1e-7), "adam": (0.9, 0.999, 1e-7)}
+# As `ops/cc/table/row_optimizer.h` orders them; the last one is the norm that gradients are clipped to.
+SETTINGS = {
+    "sgd": (0.0,),
+    "momentum": (0.9, 0.0, 0.0),
+    "adagrad": (0.1, 1e-7, 1.0, 1.0, 0.0),
+    "adam": (0.9, 0.999, 1e-7, 0.0),
+    "adamw": (0.9, 0.999, 1e-7, 0.01, 0.0),
+    "rmsprop": (0.9, 0.0, 1e-7, 0.0),
+    "ftrl": (-0.5, 0.1, 0.0, 0.0, 0.0, 0.0, 0.0),
+}
 _numbers = itertools.count()
 
 
@@ -22,14 +42,19 @@ def layout_of(
     scale: float = 0.05,
     tables: Sequence[str] = ("table",),
     seed: int = 7,
+    settings: Sequence[float] | None = None,
 ) -> RowLayout:
     return RowLayout(
-        dim=dim,
+        tiers=(Tier(dim),),
+        engine="tfra_cuckoo",
+        value_type="float32",
         optimizer=optimizer,
-        optimizer_settings=SETTINGS[optimizer],
+        optimizer_settings=tuple(SETTINGS[optimizer] if settings is None else settings),
         salts=tuple(table_salt(name) for name in tables),
         initial_kinds=(INITIAL_KINDS[kind],) * len(tables),
         initial_scales=(scale,) * len(tables),
+        admissions=(Admission(),) * len(tables),
+        evictions=(Eviction(),) * len(tables),
         seed=seed,
     )
 

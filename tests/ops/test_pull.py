@@ -78,8 +78,15 @@ def test_a_table_that_is_not_there_is_refused() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"optimizer": "adam"}, "optimizer adam: expected 3 settings, found 0"),
-        ({"optimizer": "rmsprop"}, "optimizer: expected sgd, adagrad or adam, found 'rmsprop'"),
+        ({"optimizer": "adam"}, "optimizer adam: expected 4 settings, found 1"),
+        (
+            {"optimizer": "lion"},
+            "optimizer: expected sgd, momentum, adagrad, adam, adamw, rmsprop or ftrl, found 'lion'",
+        ),
+        (
+            {"optimizer": "adam", "optimizer_settings": (0.9, 1.0, 1e-7, 0.0)},
+            "optimizer adam: beta_2: expected a number of at least 0 and below 1, found 1",
+        ),
         ({"initial_kinds": (3,)}, r"initial_kinds\[0\]: expected 0 \(zeros\), 1 \(uniform\) or 2 \(normal\), found 3"),
         ({"initial_scales": ()}, "initial_kinds, initial_scales, salts: expected 1 values each, found 1, 0, 1"),
     ],

@@ -12,15 +12,8 @@ import tensorflow as tf
 from ps_cluster.embedding.groups import TableGroup, plan_groups
 from ps_cluster.embedding.ps_store import Placement, PsEmbeddingStore
 from ps_cluster.embedding.store import StepInfo
-from ps_cluster.job.schema import (
-    IdFeature,
-    IdListFeature,
-    Initializer,
-    SparseAdagrad,
-    SparseAdam,
-    SparseSgd,
-    Table,
-)
+from ps_cluster.job.schema import IdFeature, IdListFeature
+from ps_cluster.job.table_schema import Initializer, SparseAdagrad, SparseAdam, SparseSgd, Table
 
 SGD = SparseSgd(name="sgd", learning_rate=0.5)
 ADAGRAD = SparseAdagrad(name="adagrad", learning_rate=0.1)

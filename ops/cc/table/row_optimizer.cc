@@ -167,7 +167,9 @@ class Settings {
     if (!(value >= least && value <= most)) {
       std::ostringstream text;
       text << "optimizer " << name_ << ": " << setting << ": expected a number ";
-      if (most < kAny) {
+      if (most == kBelowOne) {
+        text << "of at least " << least << " and below 1";
+      } else if (most < kAny) {
         text << "from " << least << " to " << most;
       } else {
         text << "of at least " << least;
@@ -179,6 +181,7 @@ class Settings {
   }
 
   static constexpr float kAny = std::numeric_limits<float>::max();
+  static constexpr float kBelowOne = 1.0f - 0x1.0p-24f;
 
  private:
   const std::string& name_;
@@ -190,7 +193,7 @@ class Settings {
 
 RowOptimizer RowOptimizer::Make(const std::string& name, const std::vector<float>& settings) {
   constexpr float kAny = Settings::kAny;
-  constexpr float kBelowOne = 1.0f - 0x1.0p-24f;
+  constexpr float kBelowOne = Settings::kBelowOne;
   constexpr float kLargestCount = 0x1.0p24f;  // integers up to here are exact in float32
   RowOptimizer made;
   Settings given(name, settings);
