@@ -102,7 +102,7 @@ def _among(keys: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 
 def _owns(shard: Shard, level: Level, key: int) -> bool:
-    """Whether a file is of the PS that owned a key: `OwnerOf(HashKey(key, salt), num_ps)` of `ops/cc/table/hashing.h`."""
+    """Whether a file is of the PS that owned a key: `OwnerOf` and `HashKey` of `ops/cc/table/hashing.h`."""
     hashed = _mix64((key + _mix64(level.table.salt & _MASK)) & _MASK)
     return (hashed >> 32) * shard.num_ps >> 32 == shard.ps
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -181,10 +182,8 @@ class Saver:
     def _failed(self, step: int, folder: str, error: Exception) -> None:
         self._base = None
         self._outcomes.append(NotSaved(step, _line(error)))
-        try:
+        with contextlib.suppress(*storage.READ_ERRORS):  # without a manifest it counts as nothing
             storage.remove_folder(folder, MANIFEST)
-        except storage.READ_ERRORS:
-            pass  # without a manifest it counts as nothing
 
 
 def _line(error: Exception) -> str:

@@ -28,6 +28,13 @@ def load_file_systems(*paths: str) -> None:
         return
     from ps_cluster.quiet import held_output
 
+    # The one name of an endpoint that samples are read from too; the plug-in has names of its own.
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    if endpoint:
+        os.environ.setdefault("S3_ENDPOINT", endpoint)
+        if endpoint.startswith("http://"):
+            os.environ.setdefault("S3_USE_HTTPS", "0")
+            os.environ.setdefault("S3_VERIFY_SSL", "0")
     with held_output():
         import tensorflow_io  # noqa: F401  registers its file systems
     for path in remote:

@@ -33,13 +33,22 @@ class PsEmbeddingStore:
     """An `EmbeddingStore` of native or TFRA tables. A second store of the same namespace finds the same tables.
 
     transport: type in which embeddings and gradients travel between worker and PS: `float32`, `float16` or `bfloat16`.
+    deltas: whether saves may be deltas; native tables then remember removed ids.
     """
 
-    def __init__(self, groups: Sequence[TableGroup], placement: Placement, namespace: str, transport: str = "float32"):
+    def __init__(
+        self,
+        groups: Sequence[TableGroup],
+        placement: Placement,
+        namespace: str,
+        transport: str = "float32",
+        deltas: bool = False,
+    ):
         self._groups = list(groups)
         self._placement = placement
         self._namespace = namespace
         self._transport = transport
+        self._deltas = deltas
         # [groups][PS][tables]
         self._handles = [
             [
@@ -58,7 +67,7 @@ class PsEmbeddingStore:
     def _create(self, group: TableGroup, index: int, device: str) -> tf.Tensor:
         name = f"{self._namespace}/{group.tables[index]}"
         if group.layout.engine == "native":
-            return native.create(name, group.layout, index, device)
+            return native.create(name, group.layout, index, device, self._deltas)
         return cuckoo.create(name, group.layout.row_floats, device)
 
     def lookup(self, ids: Mapping[str, Ids], info: StepInfo, training: bool) -> Lookup:

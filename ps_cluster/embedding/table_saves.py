@@ -161,9 +161,7 @@ class TableSaves:
                     totals.append(shards.write_table(table.handles[ps], path, header))
                 else:
                     keys, values = (tf.strings.join([stem, part]) for part in ("-keys", "-values"))
-                    totals.append(
-                        shards.pack_table(keys, values, path, header, table.layout.dim, table.layout.slots)
-                    )
+                    totals.append(shards.pack_table(keys, values, path, header, table.layout.dim, table.layout.slots))
         return tf.stack(totals)
 
     def _restored(self, at: Sequence[tuple[PlacedTable, Level]], mode: str) -> list[tf.Tensor]:

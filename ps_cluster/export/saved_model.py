@@ -118,4 +118,3 @@ def _scorer(job: Job, groups: list[TableGroup], tables: dict[str, StaticTable], 
         return {"logit": logit, "probability": tf.sigmoid(logit)}
 
     return score
-

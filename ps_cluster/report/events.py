@@ -116,9 +116,7 @@ def saved(*, path: str, what: str = "checkpoint") -> Event:
     return _event("saved", locals())
 
 
-def checkpoint(
-    *, step: int, path: str, size_bytes: int, delta: bool, pause_seconds: float, seconds: float
-) -> Event:
+def checkpoint(*, step: int, path: str, size_bytes: int, delta: bool, pause_seconds: float, seconds: float) -> Event:
     """A checkpoint of the state after `step` steps is whole, at `path`.
 
     delta: it holds changes only. pause_seconds: for which training stood still. seconds: from there until it was whole.

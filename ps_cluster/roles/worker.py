@@ -95,7 +95,7 @@ def run_evaluation(job_file: JobFile) -> Evaluation:
         joined(membership),
         readable_errors(),
     ):
-        session = Session(job_file, membership, connect(membership))
+        session = Session(job_file, membership, connect(membership), training=False)
         load_dense(checkpoint, session.model)
         session.store.restore(checkpoint.levels_of(session.store.table_names()))
         share = share_of(session, test_samples, training=False, progress=teller.counting)

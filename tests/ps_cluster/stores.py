@@ -32,8 +32,9 @@ def list_of(name: str, table: str, pooling: str = "mean") -> IdListFeature:
     return IdListFeature(name=name, kind="id_list", table=table, pooling=pooling)
 
 
-def table_of(dim: int, optimizer=None, scale: float = 0.5) -> Table:
-    return Table(dim=dim, optimizer=optimizer, initializer=Initializer(kind="uniform", scale=scale))
+def table_of(dim: int, optimizer=None, scale: float = 0.5, engine: str = "native") -> Table:
+    initializer = Initializer(kind="uniform", scale=scale)
+    return Table(dim=dim, optimizer=optimizer, initializer=initializer, engine=engine)
 
 
 # Three groups: `user` with `item` (Adam, dim 4), `genre` (Adagrad, dim 2), `place` (SGD, dim 4).
@@ -59,10 +60,11 @@ def store_of(
     worker_device: str = "/CPU:0",
     rank: int = 0,
     num_workers: int = 1,
+    deltas: bool = False,
 ) -> PsEmbeddingStore:
     """A store of a namespace of its own, unless one is given."""
     placement = Placement(tuple(devices), worker_device, rank, num_workers, synchronous=True)
-    return PsEmbeddingStore(groups, placement, namespace or f"store-{os.getpid()}-{next(_numbers)}")
+    return PsEmbeddingStore(groups, placement, namespace or f"store-{os.getpid()}-{next(_numbers)}", deltas=deltas)
 
 
 def groups_of_all() -> list[TableGroup]:

@@ -30,7 +30,7 @@ def main(job_path: str, outputs: str) -> None:
     job_file = load_job(job_path)
     membership = Membership("worker", 0, (), ("localhost:1",))
     with joined(membership):
-        session = Session(job_file, membership, connect(membership))
+        session = Session(job_file, membership, connect(membership), training=False)
         checkpoint = newest_checkpoint(job_file.checkpoints)
         load_dense(checkpoint, session.model)
         session.store.restore(checkpoint.levels_of(session.store.table_names()))

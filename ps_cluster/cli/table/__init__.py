@@ -14,7 +14,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser(
         "table",
         help="look into the embedding tables of a checkpoint",
-        description="Look into the embedding tables of a checkpoint. Files are read in blocks, each under its checksum.",
+        description="Look into the embedding tables of a checkpoint; files are read in blocks.",
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in COMMANDS:

@@ -12,8 +12,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser(
         "get",
         help="show the rows of keys",
-        description="Show the rows of keys: vector, frequency, age. Prints one JSON object a key, `row` being null where "
-        "there is none.",
+        description="Show the rows of keys: vector, frequency, age. Prints one JSON object a key, `row` being null "
+        "where there is none.",
     )
     add_place(parser)
     parser.add_argument("table", metavar="TABLE", help="name of the table")

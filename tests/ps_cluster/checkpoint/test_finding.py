@@ -138,7 +138,7 @@ def test_any_damaged_byte_of_the_manifest_is_found(output: Path) -> None:
     path = output / "checkpoint" / "step-0000000003" / "manifest.json"
     content = path.read_bytes()
     random = np.random.default_rng(0)
-    for place in range(0, len(content)):
+    for place in range(len(content)):
         changed = bytearray(content)
         # Blanks become other blanks, so that the text stays JSON wherever it can.
         changed[place] = ord("\t") if content[place] in b" \n" else content[place] ^ int(random.integers(1, 256))
@@ -148,9 +148,7 @@ def test_any_damaged_byte_of_the_manifest_is_found(output: Path) -> None:
         path.write_bytes(wrong)
         refused(output, "manifest.json")
     path.unlink()
-    assert refused(output, "manifest.json").endswith(
-        "missing: the checkpoint was never finished, or the file is lost"
-    )
+    assert refused(output, "manifest.json").endswith("missing: the checkpoint was never finished, or the file is lost")
 
 
 def test_a_manifest_with_changed_values_is_refused(output: Path) -> None:
@@ -203,7 +201,7 @@ def test_damage_to_the_newest_is_told_and_the_one_before_taken(
     assert dense == f"{folder}/dense.npz: missing"
     assert table.startswith(f"{folder}/tables/item/ps-000-of-001.table: ")
     assert taken == f"{output}/checkpoint: the newest whole checkpoint is that of step 3"
-    with pytest.raises(UserError, match="dense.npz: missing\n.*item"):
+    with pytest.raises(UserError, match=r"dense\.npz: missing\n.*item"):
         checkpoint_at(str(folder))
 
 

@@ -34,7 +34,7 @@ class Trained:
 
     def __init__(self, job: Job, output: str, seed: int = 1):
         self.job = job
-        self.store = store_of(groups_of(job))
+        self.store = store_of(groups_of(job), deltas=job.checkpoint.deltas > 0)
         self.model = build_model(job.model, inputs_of(job), seed)
         self.optimizer = optimizer_of(job, self.model)
         self.saver = EagerSaver(saver_of(job, output, self.store, self.model, self.optimizer))
