@@ -80,7 +80,7 @@ def restore_table(
     num_ps: int,
     mode: str,
     packed_dim: int = 0,
-    packed_slot_value: float = 0.0,
+    packed_slot_values: Sequence[float] = (),
 ) -> tf.Tensor:
     """Puts what a file has for PS `ps_index` of `num_ps` into a table; returns the number of rows (int64).
 
@@ -88,7 +88,7 @@ def restore_table(
       mode: `state`: all as it was; `warm`: the same for a training whose steps start anew; `embeddings`: like `warm`,
         but rows of other widths, types and slots are taken too, with new slots and without counts of the admission.
       packed_dim: width of an embedding where the table is TFRA's.
-      packed_slot_value: what new slots start from there.
+      packed_slot_values: what new slots start from there; those that are not named, from 0.
     """
     return load().ps_cluster_restore_table(
         table=table,
@@ -102,7 +102,7 @@ def restore_table(
         decayed_frequencies=stored.decayed_frequencies,
         mode=mode,
         packed_dim=packed_dim,
-        packed_slot_value=packed_slot_value,
+        packed_slot_values=list(packed_slot_values),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import tensorflow as tf
@@ -82,6 +82,8 @@ class TableSaves:
           tf.errors.OpError: a PS could not write.
         """
         parts = [*self._parts(native=True), *self._parts(native=False)]
+        if not parts:
+            return ()
         files = [f"tables/{table.name}/{self._shard(ps)}.table" for table, ps in parts]
         headers = [json.dumps(self._header(table, ps, step, base_step)) for table, ps in parts]
         totals = self._write([storage.join(folder, file) for file in files], headers).numpy()
@@ -124,7 +126,7 @@ class TableSaves:
         found = {table.name: 0 for table in tables}
         for depth in range(max((len(levels[table.name]) for table in tables), default=0)):
             at = [(table, levels[table.name][depth]) for table in tables if depth < len(levels[table.name])]
-            rows = iter(tf.function(lambda at=at: self._restored(at, mode), autograph=False)())
+            rows = iter(tf.function(self._restorer(at, mode), autograph=False)())
             for table, level in at:
                 for shard in level.table.shards:
                     restored = sum(int(next(rows)) for _ in self._owners(shard))
@@ -133,7 +135,7 @@ class TableSaves:
                     found[table.name] += restored
         return found
 
-    def _begun(self, delta: bool):
+    def _begun(self, delta: bool) -> Callable[[], list[tf.Tensor]]:
         def begin() -> list[tf.Tensor]:
             begun = []
             for table, ps in self._parts(native=True):
@@ -164,26 +166,30 @@ class TableSaves:
                     totals.append(shards.pack_table(keys, values, path, header, table.layout.dim, table.layout.slots))
         return tf.stack(totals)
 
-    def _restored(self, at: Sequence[tuple[PlacedTable, Level]], mode: str) -> list[tf.Tensor]:
-        rows = []
-        for table, level in at:
-            for shard in level.table.shards:
-                for ps in self._owners(shard):
-                    with tf.device(self._devices[ps]):
-                        rows.append(
-                            shards.restore_table(
-                                table.handles[ps],
-                                level.path(shard),
-                                level.table.stored_rows,
-                                table.salt,
-                                ps,
-                                len(self._devices),
-                                mode,
-                                packed_dim=0 if table.is_native else table.layout.dim,
-                                packed_slot_value=0.0 if table.is_native else _first_slot_value(table.layout),
+    def _restorer(self, at: Sequence[tuple[PlacedTable, Level]], mode: str) -> Callable[[], list[tf.Tensor]]:
+        def restore() -> list[tf.Tensor]:
+            rows = []
+            for table, level in at:
+                slot_values = () if table.is_native else _first_slot_values(table.layout)
+                for shard in level.table.shards:
+                    for ps in self._owners(shard):
+                        with tf.device(self._devices[ps]):
+                            rows.append(
+                                shards.restore_table(
+                                    table.handles[ps],
+                                    level.path(shard),
+                                    level.table.stored_rows,
+                                    table.salt,
+                                    ps,
+                                    len(self._devices),
+                                    mode,
+                                    packed_dim=0 if table.is_native else table.layout.dim,
+                                    packed_slot_values=slot_values,
+                                )
                             )
-                        )
-        return rows
+            return rows
+
+        return restore
 
     def _owners(self, shard: Shard) -> list[int]:
         """PS that own any key of a file."""
@@ -247,6 +253,8 @@ def _words(dims: Sequence[int], value_type: str, optimizer: str) -> str:
     return f"dim {'/'.join(map(str, dims))}{values} with {optimizer}"
 
 
-def _first_slot_value(layout: RowLayout) -> float:
-    """What slots of a row start from, of those optimisers whose slots all start alike."""
-    return layout.optimizer_settings[0] if layout.optimizer == "adagrad" else 0.0
+def _first_slot_values(layout: RowLayout) -> tuple[float, ...]:
+    """What the slots of a row start from where that is not 0; settings as `ops/cc/table/row_optimizer.h` orders them."""
+    if layout.optimizer == "adagrad":
+        return layout.optimizer_settings[:1]
+    return layout.optimizer_settings[1:2] if layout.optimizer == "ftrl" else ()

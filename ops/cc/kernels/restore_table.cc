@@ -188,7 +188,7 @@ class RestoreTable : public OwnThreadOp {
     OP_REQUIRES_OK(ctx, ctx->GetAttr("slots", &stored_.slots));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("decayed_frequencies", &stored_.decayed));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("packed_dim", &packed_dim_));
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("packed_slot_value", &packed_slot_value_));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("packed_slot_values", &packed_slot_values_));
     std::string mode;
     OP_REQUIRES_OK(ctx, ctx->GetAttr("mode", &mode));
     embeddings_only_ = mode == "embeddings";
@@ -341,8 +341,13 @@ class RestoreTable : public OwnThreadOp {
     const int64_t n = block.size(), from_bytes = stored_.RowBytes(block.row_class);
     const int64_t to_bytes = into.RowBytes(row_class), embedding_bytes = into.EmbeddingBytes(row_class);
     const int wide = into.dims[row_class - 1];
-    std::vector<float> slots(static_cast<size_t>(into.slots) * wide, packed_slot_value_);
-    if (target.optimizer() != nullptr && into.slots > 0) target.optimizer()->FillSlots(wide, slots.data());
+    std::vector<float> slots(static_cast<size_t>(into.slots) * wide, 0.0f);
+    if (target.optimizer() == nullptr) {
+      const int given = std::min(into.slots, static_cast<int>(packed_slot_values_.size()));
+      for (int slot = 0; slot < given; ++slot) std::fill_n(&slots[slot * wide], wide, packed_slot_values_[slot]);
+    } else if (into.slots > 0) {
+      target.optimizer()->FillSlots(wide, slots.data());
+    }
     out->row_class = row_class;
     out->keys = block.keys;
     out->meta.assign(n, RowMeta());
@@ -363,7 +368,7 @@ class RestoreTable : public OwnThreadOp {
 
   RowsKind stored_;
   int packed_dim_;
-  float packed_slot_value_;
+  std::vector<float> packed_slot_values_;
   bool embeddings_only_, starts_anew_;
   int64_t salt_;
   int ps_index_, num_ps_;

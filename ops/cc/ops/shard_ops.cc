@@ -76,7 +76,7 @@ REGISTER_OP("PsClusterRestoreTable")
     .Attr("decayed_frequencies: bool")
     .Attr("mode: {'state', 'warm', 'embeddings'}")
     .Attr("packed_dim: int >= 0 = 0")
-    .Attr("packed_slot_value: float = 0.0")
+    .Attr("packed_slot_values: list(float) = []")
     .SetIsStateful()
     .SetShapeFn(ScalarShape)
     .Doc(R"doc(
@@ -86,7 +86,8 @@ first. What is there already is replaced.
 dims, value_type, slots, decayed_frequencies: what the file holds; dims by tier.
 mode: `state`: all as it was. `warm`: the same for a training whose steps start anew. `embeddings`: like `warm`, but
 rows of other widths, types and slots are taken too, slots start anew and counts of the admission are left out.
-packed_dim: width of an embedding in a TFRA table. packed_slot_value: what new slots of its rows start from.
+packed_dim: width of an embedding in a TFRA table. packed_slot_values: what new
+slots of its rows start from; those that are not named, from 0.
 rows: rows with an embedding that were put in.
 )doc");
 

@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -14,9 +15,11 @@ from ops.embedding import table_salt
 from ops.shards import read_blocks
 from ps_cluster.checkpoint.finding import Checkpoint, newest_checkpoint
 from ps_cluster.checkpoint.rows import rows_of
+from tests.data.s3_server import S3
 from tests.ops.reference import owner_of
 from tests.ps_cluster.checkpoint.save_client import STEPS_BEFORE, STEPS_MEANWHILE, groups, ids_of, train_in
 from tests.ps_cluster.ps_processes import START_SECONDS, running_ps, start
+from tests.ps_cluster.small_job import FIELDS
 from tests.ps_cluster.stores import save, store_of, train
 
 
@@ -26,7 +29,7 @@ def cluster() -> Iterator[tuple[list[str], list[str]]]:
         yield addresses
 
 
-def run_client(what: str, folder: Path, ps: list[str], address: str) -> subprocess.CompletedProcess[str]:
+def run_client(what: str, folder: Path | str, ps: list[str], address: str) -> subprocess.CompletedProcess[str]:
     client = start("-m", "tests.ps_cluster.checkpoint.save_client", what, str(folder), ",".join(ps), address)
     try:
         out, err = client.communicate(timeout=START_SECONDS)
@@ -68,8 +71,8 @@ def rows_in_folder(folder: Path, tables) -> dict[int, tuple]:
 def test_what_is_saved_while_training_goes_on_is_the_state_of_its_step(cluster: tuple, tmp_path: Path) -> None:
     ps, workers = cluster
     done = run_client("meanwhile", tmp_path, ps[:2], workers[0])
-    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
-    first, last = json.loads((tmp_path / "told.json").read_text())
+    assert done.returncode == 0, done.stderr
+    first, last = json.loads(done.stdout.splitlines()[0])
     end = STEPS_BEFORE + STEPS_MEANWHILE
     assert (first["step"], first["is_delta"], last["step"], last["is_delta"]) == (STEPS_BEFORE, False, end, True)
     want = trained_here([STEPS_BEFORE, end], tmp_path)
@@ -113,3 +116,43 @@ def test_a_worker_killed_in_a_save_leaves_the_checkpoint_before(
     assert newest.step == 1
     assert "step-0000000002/manifest.json: missing: the checkpoint was never finished" in capsys.readouterr().err
     assert rows_in(newest) == trained_here([1], tmp_path / "here")[1]
+
+
+@pytest.mark.slow
+def test_checkpoints_lie_in_an_object_store(s3: S3, tmp_path: Path) -> None:
+    folder = f"{s3.url}/some/place"
+    job = {**FIELDS, "cluster": {"ps": 2, "workers": 1}, "checkpoint": {"folder": folder}}
+    path = tmp_path / "job.yaml"
+    path.write_text(json.dumps(job))
+    with running_ps(2, clients=1, job=str(path)) as (ps, workers):
+        done = run_client("meanwhile", folder, ps, workers[0])
+    assert done.returncode == 0, done.stderr
+    first, last = json.loads(done.stdout.splitlines()[0])
+    end = STEPS_BEFORE + STEPS_MEANWHILE
+    assert (first["step"], last["step"], last["is_delta"]) == (STEPS_BEFORE, end, True)
+    want = trained_here([end], tmp_path)[end]
+
+    status, out, err = table_command("ls", folder)
+    assert status == 0, err
+    assert out.splitlines()[-1].split()[:2] == ["user", f"{len(want):,}"]
+    keys = sorted(want)[:3]
+    status, out, err = table_command("get", folder, "user", *map(str, keys))
+    assert status == 0, err
+    for key, line in zip(keys, out.splitlines(), strict=True):
+        embedding = json.loads(line)["row"]["embedding"]
+        assert np.array(embedding, np.float32).tobytes() == want[key][3]
+
+    name = f"some/place/step-{end:010d}/tables/user/ps-000-of-002.table"
+    with s3.filesystem().open_input_stream(f"{s3.bucket}/{name}") as file:
+        content = bytearray(file.read())
+    content[-300] ^= 1
+    s3.put(name, bytes(content))
+    status, _, err = table_command("top", folder, "user")
+    assert status == 2
+    assert err.startswith(f"{s3.url}/{name}: block ")
+
+
+def table_command(*arguments: str) -> tuple[int, str, str]:
+    done = start("-m", "ps_cluster", "table", *arguments)
+    out, err = done.communicate(timeout=START_SECONDS)
+    return done.returncode, out, err
