@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import tensorflow as tf
@@ -16,7 +17,10 @@ from ps_cluster.errors import UserError
 from ps_cluster.roles.readable import one_line
 
 _PREFIX = "step-"
-_CHECKED_AT_ONCE = 8
+_CHECKED_AT_ONCE = 4
+
+HERE = ("",)
+"""Devices: this process."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,7 @@ def step_folders(parent: str) -> list[int]:
 
 
 def newest_checkpoint(
-    parent: str, devices: Sequence[str] = ("",), tell: Callable[[str], None] | None = None
+    parent: str, devices: Sequence[str] = HERE, tell: Callable[[str], None] | None = None
 ) -> Checkpoint:
     """The newest whole checkpoint below `parent`; what is wrong with newer ones is told.
 
@@ -115,7 +119,7 @@ def newest_checkpoint(
     raise UserError(f"{parent}: expected a checkpoint, found none (train the job first)")
 
 
-def checkpoint_at(place: str, devices: Sequence[str] = ("",)) -> Checkpoint:
+def checkpoint_at(place: str, devices: Sequence[str] = HERE) -> Checkpoint:
     """The checkpoint that a person means: the folder of a step, or a job's output (or its folder of checkpoints) with
     the newest whole one.
 
@@ -220,6 +224,9 @@ def _wrong_shards(
 
 def _check(paths: Sequence[str], devices: Sequence[str]) -> list[list[int] | str]:
     """Reads files on the devices in turn, together; totals of each, or what is wrong with it."""
+    if tuple(devices) == HERE:
+        with ThreadPoolExecutor(_CHECKED_AT_ONCE) as pool:
+            return list(pool.map(_check_here, paths))
 
     @tf.function(autograph=False)
     def check() -> list[tf.Tensor]:
@@ -239,11 +246,18 @@ def _check(paths: Sequence[str], devices: Sequence[str]) -> list[list[int] | str
         return [told for path in paths for told in _check([path], devices)]
 
 
+def _check_here(path: str) -> list[int] | str:
+    try:
+        return [int(value) for value in shards.check_shard(path).numpy()]
+    except tf.errors.OpError as error:
+        return _told(error, path)
+
+
 def _told(error: tf.errors.OpError, path: str) -> str:
     """What an error says of a file: one line that starts with the file's name."""
-    told = one_line("", error.message)
-    start = told.find(path)
-    return told[start:] if start >= 0 else f"{path}: cannot be read{told}"
+    told = one_line("", error.message).removeprefix(": ")
+    start = told.find(f"{path}: ")
+    return told[start:] if start >= 0 else f"{path}: cannot be read: {told}"
 
 
 def _differences(path: str, shard: Shard, totals: Sequence[int]) -> list[str]:
