@@ -105,9 +105,8 @@ def evaluation(
 
 def tables(*, tables: Sequence[Mapping[str, Any]]) -> Event:
     """What the embedding tables hold: a list of {"name", "rows", "bytes"}, bytes as stored on the PS, over
-    all PS."""
-    rows = [{"name": table["name"], "rows": table["rows"], "bytes": table["bytes"]} for table in tables]
-    return _event("tables", {"tables": rows})
+    all PS, and where the engine counts, "statistics": the fields of `json_report.TableStatistics`."""
+    return _event("tables", {"tables": [dict(table) for table in tables]})
 
 
 def saved(*, path: str, what: str = "checkpoint") -> Event:

@@ -102,8 +102,7 @@ class Teller:
         )
 
     def tables(self, stats: list[TableStats]) -> None:
-        rows = [{"name": one.name, "rows": one.rows, "bytes": one.payload_bytes} for one in stats]
-        self._tell(events.tables(tables=rows))
+        self._tell(events.tables(tables=[_table(one) for one in stats]))
 
     def saved(self, path: str, what: str) -> None:
         self._tell(events.saved(path=path, what=what))
@@ -162,6 +161,38 @@ class Teller:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _table(stats: TableStats) -> dict:
+    total = stats.total
+    told: dict = {"name": stats.name, "rows": total.rows, "bytes": total.payload_bytes}
+    if stats.counts:
+        told["statistics"] = {
+            "memory_bytes": total.bytes,
+            "counted_ids": total.counted_ids,
+            "rows_by_tier": list(total.rows_by_tier),
+            "parameters": total.embedding_values,
+            "parameters_saved": 1 - total.embedding_values / (total.rows * stats.dim) if total.rows else None,
+            "looked_up": total.looked_up,
+            "hit_share": total.hit_share,
+            "inserted": total.inserted,
+            "admitted": total.admitted,
+            "refused": total.refused,
+            "promoted": total.promoted,
+            "evicted": {
+                "age": total.evicted_age,
+                "frequency": total.evicted_frequency,
+                "max_bytes": total.evicted_bytes,
+            },
+            "longest_pause_seconds": {
+                "growth": total.pause_growth_seconds,
+                "eviction": total.pause_evict_seconds,
+                "checkpoint": total.pause_snapshot_seconds,
+            },
+            "ps": [{"rows": one.rows, "memory_bytes": one.bytes} for one in stats.per_ps],
+            "hot_ids": [list(pair) for pair in stats.hot_ids],
+        }
+    return told
 
 
 def _files_lost(*shares: Share | None) -> list[str] | None:

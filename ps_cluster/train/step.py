@@ -17,6 +17,7 @@ import tf_keras
 from data.sample.sampling import OFFSET, WEIGHT
 from ps_cluster.embedding.store import EmbeddingStore, StepInfo
 from ps_cluster.job.resolve import column_of
+from ps_cluster.job.sampling import DAY_UNITS
 from ps_cluster.job.schema import DenseFeature, Job
 from ps_cluster.train.collective import sum_inside_step
 from ps_cluster.train.connect import Devices
@@ -43,6 +44,14 @@ def split_features(job: Job, columns: dict) -> tuple[dict, dict]:
         into = dense if isinstance(feature, DenseFeature) else ids
         into[feature.name] = columns[column_of(feature).name]
     return ids, dense
+
+
+def event_hour(job: Job, columns: dict) -> tf.Tensor | None:
+    """Hours from 1970 to the batch's newest row: int64 scalar, 0 for an empty batch; None without `data.time`."""
+    if job.data.time is None:
+        return None
+    newest = tf.reduce_max(columns[job.data.time.column])
+    return tf.clip_by_value(newest // (DAY_UNITS[job.data.time.unit] // 24), 0, 2**31 - 1)
 
 
 def loss_sum(
@@ -89,7 +98,8 @@ def make_train_step(
             ids, dense = split_features(job, columns)
             labels = columns[job.data.label]
             rows = tf.size(labels, tf.int64)
-        looked_up = store.lookup(ids, StepInfo(step, rows, rate_factor), training=True)
+            hour = event_hour(job, columns)
+        looked_up = store.lookup(ids, StepInfo(step, rows, rate_factor, hour), training=True)
         with tf.GradientTape() as tape:
             tape.watch(looked_up.rows)
             vectors = looked_up.vectors(looked_up.rows)
