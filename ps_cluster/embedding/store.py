@@ -16,12 +16,14 @@ class StepInfo:
     """What a store must know of the step that a look-up belongs to.
 
     step: int64 scalar, counted from 1. batch_rows: int64 scalar, rows of this worker's batch. rate_factor: float32
-    scalar, the schedule's factor on every table's learning rate.
+    scalar, the schedule's factor on every table's learning rate. hour: int64 scalar, event time of the batch in hours
+    since 1970; 0: not known.
     """
 
     step: tf.Tensor
     batch_rows: tf.Tensor
     rate_factor: tf.Tensor
+    hour: tf.Tensor | int = 0
 
 
 @dataclass(frozen=True)
@@ -42,11 +44,15 @@ class Lookup:
 
 @dataclass(frozen=True)
 class TableStats:
-    """Rows of a table over all PS, and the bytes of their keys and values (without the engine's overhead)."""
+    """Rows of a table over all PS, and the bytes of their keys and values (without the engine's overhead).
+
+    rows_by_tier: rows of each of the table's tiers, the narrowest first; empty where the rows have one width.
+    """
 
     name: str
     rows: int
     payload_bytes: int
+    rows_by_tier: tuple[int, ...] = ()
 
 
 class EmbeddingStore(Protocol):

@@ -104,9 +104,13 @@ def evaluation(
 
 
 def tables(*, tables: Sequence[Mapping[str, Any]]) -> Event:
-    """What the embedding tables hold: a list of {"name", "rows", "bytes"}, bytes as stored on the PS, over
-    all PS."""
-    rows = [{"name": table["name"], "rows": table["rows"], "bytes": table["bytes"]} for table in tables]
+    """What the embedding tables hold: a list of {"name", "rows", "bytes"}, and "tiers", a list of {"dim",
+    "rows"}, where rows have several widths; bytes as stored on the PS, over all PS."""
+    rows = []
+    for table in tables:
+        rows.append({"name": table["name"], "rows": table["rows"], "bytes": table["bytes"]})
+        if table.get("tiers"):
+            rows[-1]["tiers"] = [{"dim": tier["dim"], "rows": tier["rows"]} for tier in table["tiers"]]
     return _event("tables", {"tables": rows})
 
 

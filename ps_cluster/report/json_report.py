@@ -11,7 +11,15 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ps_cluster.errors import RunError
 from ps_cluster.report.status import Status
+from ps_cluster.report.tiers import parameters_saved
 from ps_cluster.report.versions import git_revision, package_versions
+
+
+class TierReport(BaseModel):
+    """Rows of one width."""
+
+    dim: int = Field(description="Width of the embeddings.")
+    rows: int = Field(description="Rows of this width, over all PS.")
 
 
 class TableReport(BaseModel):
@@ -20,6 +28,10 @@ class TableReport(BaseModel):
     name: str = Field(description="Name of the table.")
     rows: int = Field(description="Rows, over all PS.")
     bytes: int = Field(description="Bytes of these rows as stored on the PS: embedding and optimiser state.")
+    tiers: list[TierReport] = Field([], description="Rows by width, where the table has several.")
+    parameters_saved: int = Field(
+        0, description="Numbers in embeddings that the table has less than if all rows had its largest width."
+    )
 
 
 class ReadingReport(BaseModel):
@@ -114,7 +126,7 @@ def report_of(events: Iterable[Mapping[str, Any]]) -> Report:
         "log_loss": test.get("log_loss"),
         "calibration": test.get("calibration"),
         "test_rows": test.get("rows"),
-        "tables": tables,
+        "tables": [{**table, "parameters_saved": parameters_saved(table)} for table in tables],
         "table_bytes": sum(table["bytes"] for table in tables),
         "saved_model": exported.get("path"),
         "saved_model_bytes": exported.get("size_bytes"),

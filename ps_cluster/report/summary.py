@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from ps_cluster.report.status import Status
 from ps_cluster.report.text import count, counted, duration, figure, may_match, size
+from ps_cluster.report.tiers import in_words
 
 _SHOWN_FILES = 5
 _SHOWN_COLUMNS = 5
@@ -122,6 +123,9 @@ def _tables(tables: list[Mapping[str, Any]]) -> list[tuple[str, str]]:
             f"  {table['name']:{name}}  {count(table['rows']):>{number}} rows  {size(table['bytes']):>8}"
             for table in tables
         ]
+    for table in tables:
+        if words := in_words(table):
+            lines.append(f"  {table['name']}: {words}")
     return [("embeddings" if not number else "", line) for number, line in enumerate(lines)]
 
 

@@ -102,8 +102,14 @@ class Teller:
         )
 
     def tables(self, stats: list[TableStats]) -> None:
-        rows = [{"name": one.name, "rows": one.rows, "bytes": one.payload_bytes} for one in stats]
-        self._tell(events.tables(tables=rows))
+        of_job = tables_of(self._job_file.job)
+        told = []
+        for one in stats:
+            tiers = [
+                {"dim": tier.dim, "rows": rows} for tier, rows in zip(of_job[one.name].tiers or [], one.rows_by_tier)
+            ]
+            told.append({"name": one.name, "rows": one.rows, "bytes": one.payload_bytes, "tiers": tiers})
+        self._tell(events.tables(tables=told))
 
     def saved(self, path: str, what: str) -> None:
         self._tell(events.saved(path=path, what=what))

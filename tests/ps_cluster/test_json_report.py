@@ -11,6 +11,7 @@ import pytest
 
 from ps_cluster.errors import RunError
 from ps_cluster.report import Report, events, report_of, versions, write_report
+from ps_cluster.report.tiers import in_words
 from tests.ps_cluster.run_events import run_events
 
 
@@ -46,8 +47,8 @@ def test_a_report_says_what_the_events_said(tmp_path):
         "calibration": 1.05,
         "test_rows": 500,
         "tables": [
-            {"name": "user", "rows": 1000, "bytes": 64000},
-            {"name": "item", "rows": 20, "bytes": 1280},
+            {"name": "user", "rows": 1000, "bytes": 64000, "tiers": [], "parameters_saved": 0},
+            {"name": "item", "rows": 20, "bytes": 1280, "tiers": [], "parameters_saved": 0},
         ],
         "table_bytes": 65280,
         "saved_model": "/out put/saved_model",
@@ -110,3 +111,18 @@ def test_a_report_says_what_was_wrong_with_the_samples():
         [*run_events(), events.reading(side="test", rows_lost=3, nulls_filled={"age": 5}, files_lost=1)]
     ).model_dump()
     assert report["reading"] == {"test": {"rows_lost": 3, "nulls_filled": {"age": 5}, "files_lost": 1}}
+
+
+def test_what_several_widths_save_is_told():
+    tiers = [{"dim": 8, "rows": 900}, {"dim": 32, "rows": 100}]
+    told = events.tables(tables=[{"name": "item", "rows": 1000, "bytes": 5, "tiers": tiers}])
+    (table,) = report_of([*run_events(), told]).tables
+    assert [(tier.dim, tier.rows) for tier in table.tiers] == [(8, 900), (32, 100)]
+    assert table.parameters_saved == 900 * 24
+    words = in_words(told["tables"][0])
+    assert words == "900 rows of 8, 100 of 32: 67.5 % fewer parameters than all of 32"
+
+
+def test_a_table_without_rows_saves_nothing():
+    assert in_words({"tiers": [{"dim": 8, "rows": 0}, {"dim": 32, "rows": 0}]}) == "0 rows of 8, 0 of 32"
+    assert in_words({"name": "plain", "rows": 7}) == ""
