@@ -1,0 +1,112 @@
+// Finds the row of a key in one cache line: buckets of twelve one-byte tags and row references.
+#ifndef PS_CLUSTER_OPS_TABLE_BUCKET_INDEX_H_
+#define PS_CLUSTER_OPS_TABLE_BUCKET_INDEX_H_
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+#include "ops/cc/table/arena.h"
+
+namespace ps_cluster {
+
+constexpr int kBucketSlots = 12;
+
+struct alignas(64) Bucket {
+  uint8_t tags[kBucketSlots];  // 0: the slot is empty
+  uint16_t passed;             // entries that belong here or before and lie behind; 0 ends a search
+  uint16_t unused;
+  uint32_t refs[kBucketSlots];
+
+  // Bit i: slot i has this tag.
+  uint32_t Match(uint8_t tag) const {
+#if defined(__SSE2__)
+    const __m128i line = _mm_load_si128(reinterpret_cast<const __m128i*>(tags));
+    return _mm_movemask_epi8(_mm_cmpeq_epi8(line, _mm_set1_epi8(static_cast<char>(tag)))) & 0xfff;
+#else
+    uint32_t mask = 0;
+    for (int i = 0; i < kBucketSlots; ++i) mask |= uint32_t{tags[i] == tag} << i;
+    return mask;
+#endif
+  }
+};
+static_assert(sizeof(Bucket) == 64, "a bucket is one cache line");
+
+// Of a 64-bit hash the lowest 8 bits give the tag and the 32 above them the bucket; the topmost 24 are free for the
+// choice of the sub-table. Not thread-safe.
+class BucketIndex {
+ public:
+  static constexpr uint32_t kNone = 0xffffffff;
+
+  BucketIndex();
+  ~BucketIndex() { Release(); }
+  BucketIndex(const BucketIndex&) = delete;
+  BucketIndex& operator=(const BucketIndex&) = delete;
+  void Init(Arena* arena);
+
+  int64_t bytes() const { return int64_t{buckets_} * 64; }
+  bool full() const { return size_ >= limit_; }
+  int64_t size() const { return size_; }
+
+  void Prefetch(uint64_t hash) const { __builtin_prefetch(At(Home(hash))); }
+
+  // The first reference that may be the key's, or kNone.
+  uint32_t Guess(uint64_t hash) const {
+    const Bucket* bucket = At(Home(hash));
+    const uint32_t mask = bucket->Match(Tag(hash));
+    return mask != 0 ? bucket->refs[__builtin_ctz(mask)] : kNone;
+  }
+
+  // The reference for which `is_it(ref)` is true, or kNone.
+  template <class IsIt>
+  uint32_t Find(uint64_t hash, const IsIt& is_it) const {
+    const uint8_t tag = Tag(hash);
+    for (uint32_t b = Home(hash);; b = Next(b)) {
+      const Bucket* bucket = At(b);
+      for (uint32_t mask = bucket->Match(tag); mask != 0; mask &= mask - 1) {
+        const uint32_t ref = bucket->refs[__builtin_ctz(mask)];
+        if (is_it(ref)) return ref;
+      }
+      if (bucket->passed == 0) return kNone;
+    }
+  }
+
+  void Insert(uint64_t hash, uint32_t ref);  // must not be full
+  void Erase(uint64_t hash, uint32_t ref);   // must be there
+  void Replace(uint64_t hash, uint32_t ref, uint32_t by);
+
+  // Growth: `bytes_to_grow()` more will be held after `Grow(all entries)`.
+  int64_t bytes_to_grow() const { return NextBuckets() * int64_t{64} - bytes(); }
+  void Grow(const std::vector<std::pair<uint64_t, uint32_t>>& entries);
+  void Clear();
+
+ private:
+  static uint8_t Tag(uint64_t hash) {
+    const uint8_t tag = static_cast<uint8_t>(hash);
+    return tag + (tag == 0);
+  }
+  uint32_t Home(uint64_t hash) const {
+    return static_cast<uint32_t>(((hash >> 8 & 0xffffffff) * buckets_) >> 32);
+  }
+  uint32_t Next(uint32_t b) const { return b + 1 >= buckets_ ? 0 : b + 1; }
+  Bucket* At(uint32_t b) const { return chunks_[b >> chunk_shift_] + (b & chunk_mask_); }
+  uint32_t NextBuckets() const;
+  void Release();
+
+  Bucket** chunks_;  // of `list_`; without any bucket one that is empty
+  uint32_t buckets_ = 0;
+  int chunk_shift_ = 0;  // buckets of a unit of the arena
+  uint32_t chunk_mask_ = 0;
+  Arena* arena_ = nullptr;
+  int64_t size_ = 0;
+  int64_t limit_ = 0;
+  std::vector<Bucket*> list_;  // a single one that is less than a unit is not the arena's
+};
+
+}  // namespace ps_cluster
+
+#endif  // PS_CLUSTER_OPS_TABLE_BUCKET_INDEX_H_

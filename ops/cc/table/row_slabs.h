@@ -1,0 +1,96 @@
+// The rows of one class in one sub-table, in slabs.
+#ifndef PS_CLUSTER_OPS_TABLE_ROW_SLABS_H_
+#define PS_CLUSTER_OPS_TABLE_ROW_SLABS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "ops/cc/table/arena.h"
+
+namespace ps_cluster {
+
+// Three bits a row lie before a slab's first row, in words of 64 rows that grow downwards.
+struct RowBits {
+  uint64_t live;
+  uint64_t dirty;    // changed since the last snapshot that was committed
+  uint64_t pending;  // the running snapshot has yet to take it
+};
+
+// A row never moves within its slab, so that its number stays good for its life. The first slab starts with a few
+// rows and doubles, so that a tiny table stays tiny. Not thread-safe.
+class RowSlabs {
+ public:
+  static constexpr uint32_t kNone = 0xffffffff;
+  static constexpr int kNumberBits = 29;
+
+  RowSlabs() = default;
+  ~RowSlabs() { Clear(); }
+  RowSlabs(const RowSlabs&) = delete;
+  RowSlabs& operator=(const RowSlabs&) = delete;
+  void Init(Arena* arena, int64_t stride);
+
+  char* At(uint32_t row) const { return slabs_[row >> shift_].base + int64_t{row & mask_} * stride_; }
+  RowBits* BitsOf(uint32_t row) const {
+    return reinterpret_cast<RowBits*>(slabs_[row >> shift_].base) - 1 - ((row & mask_) >> 6);
+  }
+  static uint64_t Bit(uint32_t row) { return uint64_t{1} << (row & 63); }
+
+  int64_t stride() const { return stride_; }
+  int64_t live() const { return live_; }
+  int64_t bytes() const { return bytes_; }
+
+  // The number of a row that is now live, its memory as it happens to be; kNone when `Grow` is needed.
+  uint32_t Take();
+  void Free(uint32_t row);
+
+  int64_t bytes_to_grow() const;
+  void Grow();
+  void Clear();
+
+  // Slabs by position, for walks over all rows; a position may be empty.
+  uint32_t num_slabs() const { return static_cast<uint32_t>(slabs_.size()); }
+  uint32_t first_row(uint32_t slab) const { return slab << shift_; }
+  uint32_t slab_of(uint32_t row) const { return row >> shift_; }
+  int64_t live_in(uint32_t slab) const { return slabs_[slab].live; }
+  uint32_t rows_in(uint32_t slab) const { return slabs_[slab].rows; }
+  // The first row from number `row` on that has the bit, or kNone.
+  uint32_t Next(uint32_t row, uint64_t RowBits::*bit) const;
+  // Gives back the memory of a slab without live rows.
+  void Release(uint32_t slab);
+  template <class Change>
+  void ForEachWord(const Change& change) {
+    for (const Slab& slab : slabs_) {
+      RowBits* const bits = reinterpret_cast<RowBits*>(slab.base);
+      for (uint32_t word = 0; word * 64 < slab.rows; ++word) change(*(bits - 1 - word));
+    }
+  }
+
+ private:
+  struct Slab {
+    char* base = nullptr;  // of the first row
+    uint32_t rows = 0;     // it has room for
+    uint32_t live = 0;
+  };
+
+  int64_t BytesOf(int64_t rows) const;
+  int64_t BytesBefore(int64_t rows) const;
+  Slab Make(uint32_t rows) const;
+  void Delete(const Slab& slab) const;
+  uint32_t NextRows(uint32_t rows) const;
+
+  std::vector<Slab> slabs_;
+  int64_t stride_ = 0;
+  int shift_ = 0;
+  uint32_t mask_ = 0;
+  Arena* arena_ = nullptr;
+  uint32_t slab_rows_ = 0;   // of a slab at its full size
+  bool from_arena_ = false;  // slabs of full size
+  int64_t live_ = 0;
+  int64_t room_ = 0;    // rows of all slabs
+  int64_t bytes_ = 0;
+  uint32_t hint_ = 0;   // no slab before it has a free row
+};
+
+}  // namespace ps_cluster
+
+#endif  // PS_CLUSTER_OPS_TABLE_ROW_SLABS_H_

@@ -1,0 +1,362 @@
+#include "ops/cc/table/table.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <shared_mutex>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "ops/cc/table/batch.h"
+#include "ops/cc/table/table_core.h"
+
+namespace ps_cluster {
+namespace {
+
+constexpr int64_t kReadKeys = 1 << 15;  // of one batch, so that its keys stay in the cache
+constexpr int64_t kSlice = 256;         // rows that are swept or exported under a latch
+constexpr size_t kHotKeys = 32;
+
+using LatchLock = std::lock_guard<Latch>;
+using ChangeLock = std::shared_lock<Gate>;
+
+// A run's rows have to stay in the first-level cache until they are worked on.
+Walk WalkOver(int64_t bytes, bool changes) {
+  Walk walk;
+  walk.lines = static_cast<int>(bytes / 64 + 1);
+  walk.changes = changes;
+  walk.run = std::clamp(256 / walk.lines, 8, 48);
+  return walk;
+}
+
+// The batch from sub-table to sub-table. Each call starts at another, so that calls do not follow each other's latches.
+template <class Work>
+void WalkAll(TableCore* core, const Batch& batch, const Walk& walk, const Work& work) {
+  const int subs = core->rules().num_sub_tables();
+  const int from = static_cast<int>(core->turn.fetch_add(37, std::memory_order_relaxed) & (subs - 1));
+  WalkItems(core->subs.data(), batch.begin(from), batch.end(subs), walk, work);
+  WalkItems(core->subs.data(), batch.begin(0), batch.end(from), walk, work);
+}
+
+// read(sub_table, key, position, hash) for all keys, in batches.
+template <class Read>
+void ReadAll(TableCore* core, const int64_t* keys, int64_t n, int64_t row_bytes, const Read& read) {
+  const Walk walk = WalkOver(row_bytes, false);
+  for (int64_t from = 0; from < n; from += kReadKeys) {
+    const Batch batch(core->rules(), keys + from, std::min(kReadKeys, n - from));
+    WalkAll(core, batch, walk,
+            [&](SubTable* sub, const BatchItem& item) { read(sub, item.key, item.hash, from + item.position); });
+  }
+}
+
+// change(sub_table, key, hash, position) for all keys; the first of equal keys comes first.
+template <class Change>
+void ChangeAll(TableCore* core, const int64_t* keys, int64_t n, const Change& change) {
+  const RowLayout& layout = core->rules().layout();
+  const Walk walk = WalkOver(layout.of(layout.widest()).stride, true);
+  const ChangeLock changing(core->gate);
+  const Batch batch(core->rules(), keys, n);
+  WalkAll(core, batch, walk,
+          [&](SubTable* sub, const BatchItem& item) { change(sub, item.key, item.hash, int64_t{item.position}); });
+}
+
+}  // namespace
+
+class Table::Impl : public TableCore {
+ public:
+  using TableCore::TableCore;
+};
+
+Table::Table(TableSpec spec) : impl_(std::make_unique<Impl>(spec)) {}
+Table::~Table() = default;
+
+const TableSpec& Table::spec() const { return impl_->rules().spec(); }
+int Table::width() const { return impl_->rules().width(); }
+int Table::num_classes() const { return impl_->rules().layout().num_classes(); }
+int Table::dim(int row_class) const { return impl_->rules().layout().of(row_class).dim; }
+int64_t Table::RowBytes(int row_class) const { return impl_->rules().layout().of(row_class).row_bytes; }
+
+void Table::Pull(const int64_t* keys, int64_t n, Now now, bool training, float* out) {
+  const TableRules& rules = impl_->rules();
+  const RowLayout& layout = rules.layout();
+  const int width = rules.width();
+  std::vector<int64_t> missing;
+  ReadAll(impl_.get(), keys, n, layout.of(layout.widest()).embedding_bytes + 20,
+          [&](SubTable* sub, int64_t key, uint64_t hash, int64_t position) {
+            const uint32_t ref = sub->Find(key, hash);
+            const int row_class = ref == SubTable::kNone ? 0 : SubTable::ClassOf(ref);
+            if (row_class == 0 || rules.expiry().Expired(row_class, layout.Meta(sub->RowOf(ref)), now)) {
+              missing.push_back(position);
+              return;
+            }
+            float* const to = out + position * width;
+            const int dim = layout.of(row_class).dim;
+            layout.Decode(layout.Values(sub->RowOf(ref)), dim, to);
+            if (dim < width) std::memset(to + dim, 0, (width - dim) * sizeof(float));
+          });
+  impl_->looked_up.fetch_add(n, std::memory_order_relaxed);
+  impl_->hits.fetch_add(n - static_cast<int64_t>(missing.size()), std::memory_order_relaxed);
+  // Initial values take longer than a latch should be held.
+  const bool initial = training && rules.admission() == AdmissionKind::kNone;
+  const bool cold = rules.admission() != AdmissionKind::kNone;
+  const TableSpec& spec = rules.spec();
+  for (const int64_t position : missing) {
+    float* const to = out + position * width;
+    std::fill(to, to + width, cold ? spec.admission.cold_value : 0.0f);
+    if (!initial) continue;
+    const int dim = spec.tiers[0].dim;
+    FillInitialValue(spec.initializer, spec.seed, spec.salt, keys[position], dim, to);
+    if (spec.value_type == ValueType::kFloat32) continue;
+    // As the row will hold it.
+    std::vector<char> stored(layout.of(1).embedding_bytes);
+    layout.Encode(to, dim, stored.data());
+    layout.Decode(stored.data(), dim, to);
+  }
+}
+
+void Table::Push(const int64_t* keys, const uint32_t* counts, const float* gradients, int64_t n, Now now,
+                 float learning_rate, const Parallel& parallel) {
+  const TableRules& rules = impl_->rules();
+  const RowLayout& layout = rules.layout();
+  const int width = rules.width();
+  const PushStep step{now, rules.spec().optimizer.At(now.step, learning_rate)};
+  const Walk walk = WalkOver(layout.of(layout.widest()).stride, true);
+  const ChangeLock changing(impl_->gate);
+  const Batch batch(rules, keys, n);
+  const auto push = [&](int64_t from, int64_t to) {
+    Scratch scratch;
+    uint32_t sub_in_hand = 0;
+    WalkItems(impl_->subs.data(), batch.begin(from), batch.end(to), walk, [&](SubTable* sub, const BatchItem& item) {
+      if (item.sub != sub_in_hand) {
+        sub_in_hand = item.sub;
+        scratch.admitted.clear();
+      }
+      sub->Push(step, item.key, item.hash, counts[item.position], gradients + int64_t{item.position} * width,
+                &scratch);
+    });
+  };
+  if (parallel == nullptr) {
+    push(0, rules.num_sub_tables());
+  } else {
+    parallel(rules.num_sub_tables(), push);
+  }
+}
+
+int64_t Table::Sweep(Now now, int64_t max_rows) {
+  if (!impl_->rules().expiry().any()) return 0;
+  const std::lock_guard<std::mutex> sweeping(impl_->sweep_mutex);
+  int64_t dropped = 0;
+  const int subs = impl_->rules().num_sub_tables();
+  int64_t ends = 0;  // of sub-tables; after as many as there are, every row has been looked at
+  for (int64_t rows = max_rows; rows > 0 && ends <= subs; rows -= kSlice) {
+    const ChangeLock changing(impl_->gate);
+    SubTable& sub = impl_->subs[impl_->sweep_sub];
+    const LatchLock lock(sub.latch);
+    sub.Sync();
+    dropped += sub.Sweep(now, std::min(rows, kSlice), &impl_->sweep_cursor);
+    if (impl_->sweep_cursor != SubTable::kNone) continue;
+    impl_->sweep_sub = (impl_->sweep_sub + 1) % subs;
+    impl_->sweep_cursor = 0;
+    ++ends;
+  }
+  return dropped;
+}
+
+void Table::Find(const int64_t* keys, int64_t n, const void* defaults, bool one_default, void* out, bool* exists) {
+  const RowLayout& layout = impl_->rules().layout();
+  const int64_t bytes = int64_t{impl_->rules().width()} * layout.value_bytes();
+  int64_t hits = 0;
+  ReadAll(impl_.get(), keys, n, layout.of(layout.widest()).embedding_bytes + 20,
+          [&](SubTable* sub, int64_t key, uint64_t hash, int64_t position) {
+            char* const to = static_cast<char*>(out) + position * bytes;
+            const uint32_t ref = sub->Find(key, hash);
+            const bool found = ref != SubTable::kNone && SubTable::ClassOf(ref) != 0;
+            if (exists != nullptr) exists[position] = found;
+            if (!found) {
+              std::memcpy(to, static_cast<const char*>(defaults) + (one_default ? 0 : position * bytes), bytes);
+              return;
+            }
+            ++hits;
+            const int64_t have = int64_t{layout.of(SubTable::ClassOf(ref)).dim} * layout.value_bytes();
+            std::memcpy(to, layout.Values(sub->RowOf(ref)), have);
+            if (have < bytes) std::memset(to + have, 0, bytes - have);
+          });
+  impl_->looked_up.fetch_add(n, std::memory_order_relaxed);
+  impl_->hits.fetch_add(hits, std::memory_order_relaxed);
+}
+
+void Table::Insert(const int64_t* keys, int64_t n, const void* values) {
+  const int64_t bytes = int64_t{impl_->rules().width()} * impl_->rules().layout().value_bytes();
+  Scratch scratch;
+  ChangeAll(impl_.get(), keys, n, [&](SubTable* sub, int64_t key, uint64_t hash, int64_t position) {
+    sub->Insert(key, hash, static_cast<const char*>(values) + position * bytes, &scratch);
+  });
+}
+
+void Table::Accumulate(const int64_t* keys, int64_t n, const void* values_or_deltas, const bool* exists) {
+  const int64_t bytes = int64_t{impl_->rules().width()} * impl_->rules().layout().value_bytes();
+  Scratch scratch;
+  ChangeAll(impl_.get(), keys, n, [&](SubTable* sub, int64_t key, uint64_t hash, int64_t position) {
+    sub->Accumulate(key, hash, static_cast<const char*>(values_or_deltas) + position * bytes, exists[position],
+                    &scratch);
+  });
+}
+
+void Table::Remove(const int64_t* keys, int64_t n) {
+  ChangeAll(impl_.get(), keys, n,
+            [](SubTable* sub, int64_t key, uint64_t hash, int64_t) { sub->Remove(key, hash); });
+}
+
+void Table::Clear() {
+  const ChangeLock changing(impl_->gate);
+  for (SubTable& sub : impl_->subs) {
+    const LatchLock lock(sub.latch);
+    sub.Sync();
+    sub.Clear();
+  }
+  impl_->shared.lost_removed.store(true, std::memory_order_relaxed);
+}
+
+int64_t Table::size() const {
+  int64_t rows = 0;
+  for (SubTable& sub : impl_->subs) {
+    const LatchLock lock(sub.latch);
+    for (int c = 1; c < num_classes(); ++c) rows += sub.rows_of(c);
+  }
+  return rows;
+}
+
+bool Table::Export(uint64_t* cursor, int64_t max_rows, RowBlock* block) {
+  // The class in the uppermost byte, counted from the widest down to the keys that are only counted; the sub-table
+  // above a row's number.
+  const int classes = num_classes();
+  const uint64_t subs = impl_->subs.size();
+  block->clear();
+  int turn = static_cast<int>(*cursor >> 56);
+  uint64_t s = *cursor >> 32 & 0xffffff;
+  uint32_t row = static_cast<uint32_t>(*cursor);
+  while (turn < classes && block->size() < max_rows) {
+    block->row_class = classes - 1 - turn;
+    SubTable& sub = impl_->subs[s];
+    {
+      const LatchLock lock(sub.latch);
+      sub.Export(std::min(kSlice, max_rows - block->size()), &row, block);
+    }
+    if (row != SubTable::kNone) continue;
+    row = 0;
+    if (++s < subs) continue;
+    s = 0;
+    ++turn;
+    if (block->size() > 0) break;
+  }
+  *cursor = static_cast<uint64_t>(turn) << 56 | s << 32 | row;
+  return block->size() > 0;
+}
+
+std::unique_ptr<Snapshot> Table::BeginSnapshot(bool delta) { return MakeSnapshot(impl_.get(), delta); }
+
+void Table::InsertRows(const RowBlock& block) {
+  const int row_class = block.row_class;
+  const auto expect = [](bool good, const std::string& field, int64_t expected, int64_t found) {
+    if (good) return;
+    throw std::invalid_argument(field + ": expected " + std::to_string(expected) + ", found " + std::to_string(found));
+  };
+  expect(row_class >= 0 && row_class < num_classes(), "row class below", num_classes(), row_class);
+  const int64_t n = block.size(), bytes = RowBytes(row_class);
+  expect(static_cast<int64_t>(block.meta.size()) == n, "entries of meta", n, static_cast<int64_t>(block.meta.size()));
+  expect(static_cast<int64_t>(block.rows.size()) == n * bytes, "bytes of rows", n * bytes,
+         static_cast<int64_t>(block.rows.size()));
+  // Other kinds of admission have no use for counts of keys.
+  if (row_class == 0 && impl_->rules().admission() != AdmissionKind::kExact) return;
+  Scratch scratch;
+  ChangeAll(impl_.get(), block.keys.data(), n, [&](SubTable* sub, int64_t key, uint64_t hash, int64_t position) {
+    sub->InsertRow(key, hash, row_class, block.meta[position], block.rows.data() + position * bytes, &scratch);
+  });
+}
+
+void Table::MergeBloom(const BloomSegment& segment) {
+  const int64_t bytes = bloom_segment_bytes(), found = static_cast<int64_t>(segment.counters.size());
+  if (segment.index < 0 || segment.index >= kBloomSegments) {
+    throw std::invalid_argument("Bloom segment: expected 0 to 4095, found " + std::to_string(segment.index));
+  }
+  if (bytes == 0 || found != bytes) {
+    throw std::invalid_argument("bytes of a Bloom segment: expected " + std::to_string(bytes) + ", found " +
+                                std::to_string(found));
+  }
+  const ChangeLock changing(impl_->gate);
+  SubTable& sub = impl_->subs[segment.index & (impl_->subs.size() - 1)];
+  const LatchLock lock(sub.latch);
+  sub.Sync();
+  sub.MergeBloom(segment.index, segment.counters.data());
+}
+
+int64_t Table::bloom_segment_bytes() const { return impl_->rules().bloom().segment_bytes(); }
+
+void Table::MarkSaved() {
+  const std::lock_guard<Gate> alone(impl_->gate);
+  for (SubTable& sub : impl_->subs) {
+    const LatchLock lock(sub.latch);
+    sub.Sync();
+    sub.MarkSaved();
+  }
+  impl_->has_base = true;
+  impl_->shared.lost_removed.store(false, std::memory_order_relaxed);
+}
+
+std::vector<int64_t> Table::TakeEvicted() { return impl_->shared.evicted.TakeAll(); }
+
+bool Table::Look(int64_t key, int* row_class, RowMeta* meta) const {
+  const Place place = impl_->rules().PlaceOf(key);
+  SubTable& sub = impl_->subs[place.sub];
+  const LatchLock lock(sub.latch);
+  const uint32_t ref = sub.Find(key, place.hash);
+  if (ref == SubTable::kNone) return false;
+  *row_class = SubTable::ClassOf(ref);
+  *meta = impl_->rules().layout().Meta(sub.RowOf(ref));
+  return true;
+}
+
+TableStats Table::Stats() const {
+  TableStats stats;
+  const RowLayout& layout = impl_->rules().layout();
+  stats.rows_by_tier.resize(spec().tiers.size());
+  std::vector<std::pair<int64_t, double>> hot;
+  for (SubTable& sub : impl_->subs) {
+    const LatchLock lock(sub.latch);
+    stats.counted_keys += sub.rows_of(0);
+    for (int c = 1; c < num_classes(); ++c) stats.rows_by_tier[c - 1] += sub.rows_of(c);
+    stats.bytes += sub.bytes();
+    const SubTableCounts& counts = sub.counts();
+    stats.inserted += counts.inserted;
+    stats.admitted += counts.admitted;
+    stats.refused += counts.refused;
+    stats.promoted += counts.promoted;
+    stats.evicted_age += counts.evicted_age;
+    stats.evicted_frequency += counts.evicted_frequency;
+    stats.evicted_bytes += counts.evicted_bytes;
+    stats.pause_growth_us = std::max(stats.pause_growth_us, counts.pause_growth_us);
+    stats.pause_evict_us = std::max(stats.pause_evict_us, counts.pause_evict_us);
+    stats.pause_snapshot_us = std::max(stats.pause_snapshot_us, counts.pause_snapshot_us);
+    hot.insert(hot.end(), sub.hot_keys().keys().begin(), sub.hot_keys().keys().end());
+  }
+  for (int c = 1; c < num_classes(); ++c) {
+    const int64_t rows = stats.rows_by_tier[c - 1];
+    stats.rows += rows;
+    stats.embedding_values += rows * layout.of(c).dim;
+    stats.payload_bytes += rows * (static_cast<int64_t>(sizeof(RowHeader)) + layout.of(c).row_bytes);
+  }
+  stats.looked_up = impl_->looked_up.load(std::memory_order_relaxed);
+  stats.hits = impl_->hits.load(std::memory_order_relaxed);
+  const auto more = [](const auto& a, const auto& b) {
+    return a.second != b.second ? a.second > b.second : a.first < b.first;
+  };
+  const size_t most = std::min(kHotKeys, hot.size());
+  std::partial_sort(hot.begin(), hot.begin() + most, hot.end(), more);
+  for (size_t i = 0; i < most; ++i) {
+    stats.hot_keys.emplace_back(hot[i].first, static_cast<uint64_t>(std::llround(hot[i].second)));
+  }
+  return stats;
+}
+
+}  // namespace ps_cluster
