@@ -55,12 +55,11 @@ class TableCounts:
 class TableStats:
     """A table over all PS.
 
-    dim: of the widest tier. counts: whether its engine counts more than rows. per_ps: the same on each PS. hot_ids: the
+    counts: whether its engine counts more than rows. per_ps: the same on each PS. hot_ids: the
     most frequent ids with their occurrences.
     """
 
     name: str
-    dim: int
     counts: bool
     total: TableCounts
     per_ps: tuple[TableCounts, ...]
@@ -74,14 +73,16 @@ class TableStats:
     def payload_bytes(self) -> int:
         return self.total.payload_bytes
 
+    @property
+    def rows_by_tier(self) -> tuple[int, ...]:
+        return self.total.rows_by_tier
 
-def stats_of(
-    name: str, dim: int, counts: bool, per_ps: Sequence[tuple[TableCounts, Sequence[tuple[int, int]]]]
-) -> TableStats:
+
+def stats_of(name: str, counts: bool, per_ps: Sequence[tuple[TableCounts, Sequence[tuple[int, int]]]]) -> TableStats:
     """Sums what each PS says: counts, and its most frequent ids, which are all in its part of the ids."""
     parts = tuple(one for one, _ in per_ps)
     hot = sorted((pair for _, ids in per_ps for pair in ids), key=lambda pair: (-pair[1], pair[0]))
-    return TableStats(name, dim, counts, _sum(parts), parts, tuple(hot[:HOT_IDS]))
+    return TableStats(name, counts, _sum(parts), parts, tuple(hot[:HOT_IDS]))
 
 
 def counts_from(text: str | bytes) -> tuple[TableCounts, list[tuple[int, int]]]:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from ps_cluster.report.status import Status
 from ps_cluster.report.text import count, counted, duration, figure, may_match, size
+from ps_cluster.report.tiers import in_words
 
 _SHOWN_FILES = 5
 _SHOWN_COLUMNS = 5
@@ -122,6 +123,9 @@ def _tables(tables: list[Mapping[str, Any]]) -> list[tuple[str, str]]:
             f"  {table['name']:{name}}  {count(table['rows']):>{number}} rows  {size(table['bytes']):>8}"
             for table in tables
         ]
+    for table in tables:
+        if words := in_words(table):
+            lines.append(f"  {table['name']}: {words}")
     lines += _statistics([table["statistics"] for table in tables if table.get("statistics")])
     return [("embeddings" if not number else "", line) for number, line in enumerate(lines)]
 
@@ -145,11 +149,6 @@ def _statistics(tables: list[Mapping[str, Any]]) -> list[str]:
     evicted = {reason: sum(table["evicted"][reason] for table in tables) for reason in tables[0]["evicted"]}
     if any(evicted.values()):
         lines.append("evicted " + _joined([f"{count(rows)} by {reason}" for reason, rows in evicted.items() if rows]))
-    tiered = [table for table in tables if len(table["rows_by_tier"]) > 1 and table["parameters_saved"] is not None]
-    if tiered:
-        parameters = sum(table["parameters"] for table in tiered)
-        plain = sum(table["parameters"] / (1 - table["parameters_saved"]) for table in tiered)
-        lines.append(f"tiers save {1 - parameters / plain:.0%} of {count(round(plain))} parameters")
     return lines
 
 

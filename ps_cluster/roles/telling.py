@@ -6,12 +6,14 @@ import os
 import shlex
 import shutil
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from types import TracebackType
 from typing import TextIO
 
 from ps_cluster.embedding.store import TableStats
 from ps_cluster.job.resolve import JobFile, tables_of
+from ps_cluster.job.table_schema import Tier
 from ps_cluster.metrics.exact_auc import Evaluation
 from ps_cluster.report import events
 from ps_cluster.report.event_log import EventLog
@@ -102,7 +104,8 @@ class Teller:
         )
 
     def tables(self, stats: list[TableStats]) -> None:
-        self._tell(events.tables(tables=[_table(one) for one in stats]))
+        of_job = tables_of(self._job_file.job)
+        self._tell(events.tables(tables=[_table(one, of_job[one.name].tiers or []) for one in stats]))
 
     def saved(self, path: str, what: str) -> None:
         self._tell(events.saved(path=path, what=what))
@@ -163,16 +166,18 @@ class Teller:
         self.close()
 
 
-def _table(stats: TableStats) -> dict:
+def _table(stats: TableStats, tiers: Sequence[Tier]) -> dict:
     total = stats.total
-    told: dict = {"name": stats.name, "rows": total.rows, "bytes": total.payload_bytes}
+    told: dict = {
+        "name": stats.name,
+        "rows": total.rows,
+        "bytes": total.payload_bytes,
+        "tiers": [{"dim": tier.dim, "rows": rows} for tier, rows in zip(tiers, total.rows_by_tier)],
+    }
     if stats.counts:
         told["statistics"] = {
             "memory_bytes": total.bytes,
             "counted_ids": total.counted_ids,
-            "rows_by_tier": list(total.rows_by_tier),
-            "parameters": total.embedding_values,
-            "parameters_saved": 1 - total.embedding_values / (total.rows * stats.dim) if total.rows else None,
             "looked_up": total.looked_up,
             "hit_share": total.hit_share,
             "inserted": total.inserted,

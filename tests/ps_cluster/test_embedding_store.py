@@ -262,7 +262,7 @@ def test_stats_sum_over_all_ps_and_keep_each() -> None:
             ids = tf.constant([number, number, 100 + step], tf.int64)
             train(store, {"user": ids}, step, batch_rows=3)
     per_ps = [store.stats()[0] for store in stores]
-    summed = stats_of("user", 2, True, [(one.total, one.hot_ids) for one in per_ps])
+    summed = stats_of("user", True, [(one.total, one.hot_ids) for one in per_ps])
     assert [one.rows for one in summed.per_ps] == [3, 4, 5]
     assert (summed.rows, summed.total.inserted) == (12, 12)
     assert summed.total.looked_up == sum(2 * (number + 2) for number in range(3))

@@ -13,14 +13,12 @@ from ps_cluster.errors import RunError
 from ps_cluster.report import Report, events, report_of, versions, write_report
 from ps_cluster.report.status import Status
 from ps_cluster.report.summary import result
+from ps_cluster.report.tiers import in_words
 from tests.ps_cluster.run_events import run_events
 
 TABLE_STATISTICS = {
     "memory_bytes": 131_072,
     "counted_ids": 3,
-    "rows_by_tier": [900, 100],
-    "parameters": 6_000,
-    "parameters_saved": 0.4,
     "looked_up": 400,
     "hit_share": 0.75,
     "inserted": 50,
@@ -66,8 +64,8 @@ def test_a_report_says_what_the_events_said(tmp_path):
         "calibration": 1.05,
         "test_rows": 500,
         "tables": [
-            {"name": "user", "rows": 1000, "bytes": 64000, "statistics": None},
-            {"name": "item", "rows": 20, "bytes": 1280, "statistics": None},
+            {"name": "user", "rows": 1000, "bytes": 64000, "tiers": [], "parameters_saved": 0, "statistics": None},
+            {"name": "item", "rows": 20, "bytes": 1280, "tiers": [], "parameters_saved": 0, "statistics": None},
         ],
         "table_bytes": 65280,
         "saved_model": "/out put/saved_model",
@@ -100,11 +98,10 @@ def test_what_tables_counted_is_in_the_report_and_in_the_summary(tmp_path):
         status.update(event)
     lines = [text for _, text in result(status).rows]
     start = next(number for number, line in enumerate(lines) if line.startswith("3 tables")) + 4
-    assert lines[start : start + 4] == [
+    assert lines[start : start + 3] == [
         "262 kB of memory · 75.0% of look-ups found a row · longest pause 2.5 ms",
         "80 ids admitted · 1,400 updates refused",
         "evicted 14 by age · 2 by max_bytes",
-        "tiers save 40% of 20,000 parameters",
     ]
 
 
@@ -153,9 +150,6 @@ def test_the_revision_is_that_of_the_source_or_of_the_current_folder(tmp_path, m
 TABLE_STATISTICS = {
     "memory_bytes": 131_072,
     "counted_ids": 3,
-    "rows_by_tier": [900, 100],
-    "parameters": 6_000,
-    "parameters_saved": 0.4,
     "looked_up": 400,
     "hit_share": 0.75,
     "inserted": 50,
@@ -174,3 +168,18 @@ def test_a_report_says_what_was_wrong_with_the_samples():
         [*run_events(), events.reading(side="test", rows_lost=3, nulls_filled={"age": 5}, files_lost=1)]
     ).model_dump()
     assert report["reading"] == {"test": {"rows_lost": 3, "nulls_filled": {"age": 5}, "files_lost": 1}}
+
+
+def test_what_several_widths_save_is_told():
+    tiers = [{"dim": 8, "rows": 900}, {"dim": 32, "rows": 100}]
+    told = events.tables(tables=[{"name": "item", "rows": 1000, "bytes": 5, "tiers": tiers}])
+    (table,) = report_of([*run_events(), told]).tables
+    assert [(tier.dim, tier.rows) for tier in table.tiers] == [(8, 900), (32, 100)]
+    assert table.parameters_saved == 900 * 24
+    words = in_words(told["tables"][0])
+    assert words == "900 rows of 8, 100 of 32: 67.5 % fewer parameters than all of 32"
+
+
+def test_a_table_without_rows_saves_nothing():
+    assert in_words({"tiers": [{"dim": 8, "rows": 0}, {"dim": 32, "rows": 0}]}) == "0 rows of 8, 0 of 32"
+    assert in_words({"name": "plain", "rows": 7}) == ""
