@@ -115,7 +115,7 @@ def slots_of(optimizer: str, settings: Sequence[float]) -> int:
 
 
 def request_header(
-    rank: int, step: tf.Tensor, batch_rows: tf.Tensor, learning_rate: tf.Tensor, hour: tf.Tensor | None = None
+    rank: int, step: tf.Tensor, batch_rows: tf.Tensor, learning_rate: tf.Tensor, hour: tf.Tensor | int = 0
 ) -> tf.Tensor:
     """Packs what a PS needs to know of a step: int64 `[5]`.
 
@@ -124,12 +124,10 @@ def request_header(
       step: int64 scalar, counted from 1.
       batch_rows: int64 scalar, rows in this worker's batch; may be 0.
       learning_rate: float32 scalar.
-      hour: int64 scalar, event time of the batch in hours since 1970; None: not known.
+      hour: int64 scalar, event time of the batch in hours since 1970; 0: not known.
     """
     rate_bits = tf.cast(tf.bitcast(learning_rate, tf.int32), tf.int64)
-    if hour is None:
-        hour = tf.constant(0, tf.int64)
-    return tf.stack([tf.constant(rank, tf.int64), step, batch_rows, rate_bits, hour])
+    return tf.stack([tf.constant(rank, tf.int64), step, batch_rows, rate_bits, tf.cast(hour, tf.int64)])
 
 
 def route_ids(

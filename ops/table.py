@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -114,24 +115,28 @@ def clear(table: tf.Tensor) -> tf.Operation:
     return load().ps_cluster_table_clear(table=table)
 
 
-def export_block(
-    table: tf.Tensor, cursor: tf.Tensor, max_rows: int, value_type: str = "float32"
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """The next at most `max_rows` rows.
+class ExportedRows(NamedTuple):
+    """Rows of one class.
 
-    Args:
-      table: handle.
-      cursor: int64 scalar: 0 at first, then what the call before returned.
-      max_rows: most rows.
-      value_type: the table's.
-
-    Returns:
-      The next cursor (END after the last row), int64 keys `[n]`, values `[n, width]`.
+    next: int64 scalar, the next call's cursor; END after the last row. row_class: int64 scalar, 0 for ids that are
+    only counted, k for rows of tier k - 1. keys: int64 `[n]`. values: `[n, width]` of the value type, zeros behind
+    narrower rows. slots: float32 `[n, slots * dim of the class]`. last_steps: int64 `[n]`. frequencies: float64 `[n]`.
     """
-    block = load().ps_cluster_table_export_block(
-        table=table, cursor=cursor, max_rows=max_rows, T=tf.as_dtype(value_type)
+
+    next: tf.Tensor
+    row_class: tf.Tensor
+    keys: tf.Tensor
+    values: tf.Tensor
+    slots: tf.Tensor
+    last_steps: tf.Tensor
+    frequencies: tf.Tensor
+
+
+def export_block(table: tf.Tensor, cursor: tf.Tensor, max_rows: int, value_type: str = "float32") -> ExportedRows:
+    """The next at most `max_rows` rows; `cursor`: int64 scalar, 0 at first, then `next` of the call before."""
+    return ExportedRows(
+        *load().ps_cluster_table_export_block(table=table, cursor=cursor, max_rows=max_rows, T=tf.as_dtype(value_type))
     )
-    return block.next, block.keys, block.values
 
 
 def save_files(table: tf.Tensor, folder: str, file_name: str, append: bool, block_rows: int) -> tf.Operation:

@@ -165,7 +165,7 @@ class PsEmbeddingStore:
             else:
                 row_bytes = 8 + 4 * group.layout.row_floats
                 per_ps = [(_plain_counts(int(rows), row_bytes, group.layout.dim), []) for rows in told]
-            result.append(stats_of(table, per_ps))
+            result.append(stats_of(table, group.layout.engine == "native", per_ps))
         return result
 
     def take_evicted(self) -> dict[str, list[int]]:

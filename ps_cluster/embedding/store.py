@@ -21,13 +21,13 @@ class StepInfo:
 
     step: int64 scalar, counted from 1; 0: outside of training. batch_rows: int64 scalar, rows of this worker's batch.
     rate_factor: float32 scalar, the schedule's factor on every table's learning rate. hour: int64 scalar, event time
-    of the batch in hours since 1970; None: not known.
+    of the batch in hours since 1970; 0: not known.
     """
 
     step: tf.Tensor
     batch_rows: tf.Tensor
     rate_factor: tf.Tensor
-    hour: tf.Tensor | None = None
+    hour: tf.Tensor | int = 0
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,9 @@ class TableCounts:
     equal to the payload where the engine does not tell. embedding_values: sum of the rows' widths. rows_by_tier: the
     narrowest first.
 
-    Since the table was made, in ids as often as they were looked up: looked_up, hits (had a row). In ids: inserted,
-    admitted, refused, promoted to a wider tier, evicted by age, by decayed frequency, to stay below `max_bytes`.
+    Since the table was made: looked_up (ids, once per worker and step), hits (had a row), inserted (rows), admitted,
+    refused (updates of ids without a row), promoted to a wider tier, evicted by age, by decayed frequency, to stay
+    below `max_bytes`.
 
     pause_…_seconds: the longest that a part of the table was held by growth, by eviction, by a checkpoint.
     """
@@ -49,26 +50,39 @@ class TableCounts:
         """Look-ups that found a row, of all; None before the first."""
         return self.hits / self.looked_up if self.looked_up else None
 
-    @property
-    def longest_pause_seconds(self) -> float:
-        return max(self.pause_growth_seconds, self.pause_evict_seconds, self.pause_snapshot_seconds)
-
 
 @dataclass(frozen=True)
 class TableStats:
-    """A table over all PS. per_ps: the same on each. hot_ids: the most frequent ids with their occurrences."""
+    """A table over all PS.
+
+    counts: whether its engine counts more than rows. per_ps: the same on each PS. hot_ids: the
+    most frequent ids with their occurrences.
+    """
 
     name: str
+    counts: bool
     total: TableCounts
     per_ps: tuple[TableCounts, ...]
     hot_ids: tuple[tuple[int, int], ...] = ()
 
+    @property
+    def rows(self) -> int:
+        return self.total.rows
 
-def stats_of(name: str, per_ps: Sequence[tuple[TableCounts, Sequence[tuple[int, int]]]]) -> TableStats:
+    @property
+    def payload_bytes(self) -> int:
+        return self.total.payload_bytes
+
+    @property
+    def rows_by_tier(self) -> tuple[int, ...]:
+        return self.total.rows_by_tier
+
+
+def stats_of(name: str, counts: bool, per_ps: Sequence[tuple[TableCounts, Sequence[tuple[int, int]]]]) -> TableStats:
     """Sums what each PS says: counts, and its most frequent ids, which are all in its part of the ids."""
-    counts = tuple(one for one, _ in per_ps)
+    parts = tuple(one for one, _ in per_ps)
     hot = sorted((pair for _, ids in per_ps for pair in ids), key=lambda pair: (-pair[1], pair[0]))
-    return TableStats(name, _sum(counts), counts, tuple(hot[:HOT_IDS]))
+    return TableStats(name, counts, _sum(parts), parts, tuple(hot[:HOT_IDS]))
 
 
 def counts_from(text: str | bytes) -> tuple[TableCounts, list[tuple[int, int]]]:

@@ -87,8 +87,13 @@ class Session:
             num_workers=self.num_workers,
             synchronous=job.training.sparse_updates == "synchronous",
         )
-        groups = groups_of(job) if training else [without_limits(group) for group in groups_of(job)]
-        self.store = PsEmbeddingStore(groups, placement, namespace=job.name, deltas=job.checkpoint.deltas > 0)
+        self.store = PsEmbeddingStore(
+            groups_of(job) if training else [without_limits(group) for group in groups_of(job)],
+            placement,
+            namespace=job.name,
+            transport=job.embeddings.transport,
+            deltas=job.checkpoint.deltas > 0,
+        )
 
     def read_spec(self, samples: Samples, *, training: bool) -> ReadSpec:
         """This worker's share of the samples, decoded by its share of the machine's cores."""

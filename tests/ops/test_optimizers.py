@@ -65,9 +65,13 @@ def steps_of_both(case: str, rows: int, steps: int, clip_norm: float) -> tuple[n
     variable = tf.Variable(group.pull(keys), dtype=tf.float64)
     reference = make(**({"clipnorm": clip_norm} if clip_norm else {}))
     rate = float(reference.learning_rate)
-    apply = tf.function(lambda gradient: reference.apply_gradients([(gradient, variable)]), autograph=False)
     if not isinstance(reference, legacy.Optimizer):
         reference.build([variable])
+
+    @tf.function(autograph=False)
+    def apply(gradient: tf.Tensor) -> None:
+        reference.apply_gradients([(gradient, variable)])
+
     for step in range(1, steps + 1):
         order = random.permutation(rows)
         gradient = random.normal(size=[rows, 20]).astype(np.float32) * np.float32(0.045)

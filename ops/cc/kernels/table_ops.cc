@@ -1,5 +1,6 @@
 // What a native table can do beyond TensorFlow's own lookup ops.
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -122,25 +123,42 @@ class TableExportBlock : public OpKernel {
     OP_REQUIRES_OK(ctx, NativeTableFromInput(ctx, 0, &table));
     OP_REQUIRES(ctx, ctx->input(1).NumElements() == 1,
                 InvalidArgument("cursor: expected one value, found ", ctx->input(1).NumElements()));
-    OP_REQUIRES(ctx, ctx->expected_output_dtype(2) == table->value_dtype(),
+    const tensorflow::DataType type = ctx->expected_output_dtype(3);
+    OP_REQUIRES(ctx, type == table->value_dtype(),
                 InvalidArgument("T: expected ", tensorflow::DataTypeString(table->value_dtype()), ", found ",
-                                tensorflow::DataTypeString(ctx->expected_output_dtype(2))));
+                                tensorflow::DataTypeString(type)));
     uint64_t cursor = static_cast<uint64_t>(ctx->input(1).flat<int64_t>()(0));
     RowBlock block;
     bool more = true;
-    OP_REQUIRES_OK(ctx, Guarded([&] {
-                     do {
-                       more = table->table().Export(&cursor, max_rows_, &block);
-                     } while (more && block.row_class == 0);
-                     if (!more) block.clear();
-                   }));
-    Tensor *next = nullptr, *keys = nullptr, *values = nullptr;
+    OP_REQUIRES_OK(ctx, Guarded([&] { more = table->table().Export(&cursor, max_rows_, &block); }));
+    if (!more) block.clear();
+    const int64_t n = block.size();
+    const int64_t dim = table->table().dim(block.row_class);
+    const int64_t slots = table->table().spec().optimizer.slots() * dim;
+    Tensor *next = nullptr, *row_class = nullptr, *keys = nullptr, *values = nullptr, *slots_out = nullptr;
+    Tensor *last_steps = nullptr, *frequencies = nullptr;
     OP_REQUIRES_OK(ctx, ctx->allocate_output(0, TensorShape({}), &next));
-    OP_REQUIRES_OK(ctx, ctx->allocate_output(1, TensorShape({block.size()}), &keys));
-    OP_REQUIRES_OK(ctx, ctx->allocate_output(2, TensorShape({block.size(), table->table().width()}), &values));
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(1, TensorShape({}), &row_class));
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(2, TensorShape({n}), &keys));
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(3, TensorShape({n, table->table().width()}), &values));
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(4, TensorShape({n, slots}), &slots_out));
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(5, TensorShape({n}), &last_steps));
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(6, TensorShape({n}), &frequencies));
     next->scalar<int64_t>()() = more ? static_cast<int64_t>(cursor) : -1;
+    row_class->scalar<int64_t>()() = block.row_class;
+    if (n == 0) return;
     std::copy(block.keys.begin(), block.keys.end(), keys->flat<int64_t>().data());
-    if (block.size() > 0) table->CopyEmbeddings(block, static_cast<char*>(values->data()));
+    table->CopyEmbeddings(block, static_cast<char*>(values->data()));
+    const int64_t row_bytes = table->table().RowBytes(block.row_class);
+    const bool decays = table->table().spec().eviction.half_life_steps > 0.0;
+    for (int64_t i = 0; i < n; ++i) {
+      const char* end = block.rows.data() + (i + 1) * row_bytes;
+      std::memcpy(slots_out->flat<float>().data() + i * slots, end - slots * sizeof(float), slots * sizeof(float));
+      last_steps->flat<int64_t>()(i) = block.meta[i].last_step;
+      float decayed;
+      std::memcpy(&decayed, &block.meta[i].frequency, sizeof(decayed));
+      frequencies->flat<double>()(i) = decays ? double{decayed} : double{block.meta[i].frequency};
+    }
   }
 
  private:

@@ -121,23 +121,32 @@ REGISTER_OP("PsClusterTableExportBlock")
     .Input("table: resource")
     .Input("cursor: int64")
     .Output("next: int64")
+    .Output("row_class: int64")
     .Output("keys: int64")
     .Output("values: T")
+    .Output("slots: float")
+    .Output("last_steps: int64")
+    .Output("frequencies: double")
     .Attr("T: {float, half, bfloat16}")
     .Attr("max_rows: int >= 1")
     .SetIsStateful()
     .SetShapeFn([](InferenceContext* c) {
       const ShapeHandle keys = c->Vector(InferenceContext::kUnknownDim);
       c->set_output(0, c->Scalar());
-      c->set_output(1, keys);
-      c->set_output(2, ValuesShape(c, keys));
+      c->set_output(1, c->Scalar());
+      c->set_output(2, keys);
+      c->set_output(3, ValuesShape(c, keys));
+      c->set_output(4, c->Matrix(InferenceContext::kUnknownDim, InferenceContext::kUnknownDim));
+      c->set_output(5, keys);
+      c->set_output(6, keys);
       return OkStatus();
     })
     .Doc(R"doc(
-The next rows of a table.
+The next rows of a table, all of one class.
 
 cursor: 0 at first, then `next` of the call before. next: -1 when all rows have been given.
-keys: at most `max_rows`. values: [keys, width].
+row_class: 0 for keys that are only counted, k for rows of tier k - 1. keys: at most `max_rows`.
+values: [keys, width], zeros behind narrower rows. slots: [keys, slots * dim of the class].
 )doc");
 
 REGISTER_OP("PsClusterTableSaveFiles")

@@ -47,7 +47,7 @@ def state_of(checkpoint: Checkpoint, table: str) -> dict[int, tuple]:
 EVICTING = {
     "tables": {
         "item": {
-            "tiers": [{"dim": 2}, {"dim": 4, "min_frequency": 6}],
+            "tiers": [{"dim": 2, "min_frequency": 0}, {"dim": 4, "min_frequency": 6}],
             "optimizer": ITEM["optimizer"],
             "admission": {"kind": "exact", "threshold": 2},
             "eviction": {"max_age_steps": AGE},
