@@ -93,7 +93,7 @@ def random_ids(random: np.random.Generator, batch: int, most: int = 40) -> dict:
 
 
 def info_of(step: int = 1, batch_rows: int = 1, factor: float = 1.0) -> StepInfo:
-    return StepInfo(tf.constant(step, tf.int64), tf.constant(batch_rows, tf.int64), tf.constant(factor, tf.float32))
+    return StepInfo(tf.cast(step, tf.int64), tf.cast(batch_rows, tf.int64), tf.cast(factor, tf.float32))
 
 
 def look_up(store: PsEmbeddingStore, ids: Mapping, training: bool = True) -> dict:
