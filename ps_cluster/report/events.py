@@ -104,13 +104,11 @@ def evaluation(
 
 
 def tables(*, tables: Sequence[Mapping[str, Any]]) -> Event:
-    """What the embedding tables hold: a list of {"name", "rows", "bytes"}, and "tiers", a list of {"dim",
-    "rows"}, where rows have several widths; bytes as stored on the PS, over all PS."""
-    rows = []
-    for table in tables:
-        rows.append({"name": table["name"], "rows": table["rows"], "bytes": table["bytes"]})
-        if table.get("tiers"):
-            rows[-1]["tiers"] = [{"dim": tier["dim"], "rows": tier["rows"]} for tier in table["tiers"]]
+    """What the embedding tables hold: a list of {"name", "rows", "bytes"}, bytes as stored on the PS, over all PS;
+    "tiers", a list of {"dim", "rows"}, where rows have several widths; "statistics", the fields of
+    `json_report.TableStatistics`, where the engine counts."""
+    kept = ("name", "rows", "bytes", "tiers", "statistics")
+    rows = [{name: table[name] for name in kept if table.get(name) not in (None, [])} for table in tables]
     return _event("tables", {"tables": rows})
 
 
