@@ -13,6 +13,18 @@ from ops.embedding import Tier, table_salt
 _VALUE_TYPES = (tf.float32, tf.float16, tf.bfloat16)
 
 
+class _NamedCuckooTable(de.CuckooHashTable):
+    """TFRA's own table under a name that is ours, where TFRA takes one from a counter when it runs eagerly."""
+
+    def __init__(self, shared_name: str, **arguments):
+        self._given_name = shared_name
+        super().__init__(**arguments)
+
+    def _create_resource(self) -> tf.Tensor:
+        self._shared_name = self._given_name
+        return super()._create_resource()
+
+
 class NativeTable(de.CuckooHashTable):
     """One shard of a TFRA variable. TFRA's own find, insert, remove, size, export and import serve any lookup table;
     what they do to a cuckoo table's insides is replaced here."""
@@ -116,7 +128,21 @@ class NativeTableCreator(de.KVCreator):
         config=None,
         device=None,
         shard_saveable_object_fn=None,
-    ) -> NativeTable:
+    ) -> de.CuckooHashTable:
+        shared_name = f"{self._namespace}/{name}"
+        arguments = {
+            "key_dtype": key_dtype,
+            "value_dtype": value_dtype,
+            "default_value": default_value,
+            "name": name,
+            "checkpoint": checkpoint,
+            "init_size": init_size,
+            "device": device,
+            "shard_saveable_object_fn": shard_saveable_object_fn,
+        }
+        if key_dtype == tf.int64 and value_dtype == tf.int32:
+            # What TFRA's restriction policies keep of a variable's ids: times, counts.
+            return _NamedCuckooTable(shared_name, **arguments)
         if key_dtype != tf.int64 or value_dtype not in _VALUE_TYPES:
             raise ValueError(
                 f"table {name}: expected int64 keys and float32, float16 or bfloat16 values, found "
@@ -130,16 +156,4 @@ class NativeTableCreator(de.KVCreator):
             # Of the variable, so that an id starts the same however many shards there are.
             "salt": table_salt(re.sub(r"_mht_\d+of\d+$", "", name)),
         }
-        return NativeTable(
-            f"{self._namespace}/{name}",
-            ops.TableConfig(**settings),
-            self._initial_by_key,
-            key_dtype=key_dtype,
-            value_dtype=value_dtype,
-            default_value=default_value,
-            name=name,
-            checkpoint=checkpoint,
-            init_size=init_size,
-            device=device,
-            shard_saveable_object_fn=shard_saveable_object_fn,
-        )
+        return NativeTable(shared_name, ops.TableConfig(**settings), self._initial_by_key, **arguments)

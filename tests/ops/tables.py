@@ -113,18 +113,7 @@ class Group:
     ) -> tf.Tensor:
         """`keys`: of the only table, or one sequence per table; `occurrences`: of all keys in their order, else 1."""
         per_table = [keys] if len(self.handles) == 1 and not (len(keys) and np.ndim(keys[0])) else keys
-        header = request_header(
-            rank,
-            tf.constant(step, tf.int64),
-            tf.constant(batch_rows, tf.int64),
-            tf.constant(rate),
-            tf.constant(hour, tf.int64),
-        )
-        counts = np.array([len(of_table) for of_table in per_table], np.int64)
-        flat = np.concatenate([np.asarray(of_table, np.int64) for of_table in per_table])
-        often = np.zeros(len(flat) + len(flat) % 2, np.uint32)
-        often[: len(flat)] = 1 if occurrences is None else occurrences
-        return tf.concat([header, counts, flat, often.view(np.int64)], axis=0)
+        return request_of(per_table, step, rate, batch_rows, rank, hour, occurrences)
 
     def rows(self, table: int = 0) -> dict[int, np.ndarray]:
         """Every row of a table by key: float32 `[row_floats]` as the cuckoo engine packs it; no tiers."""
@@ -149,6 +138,25 @@ class Group:
     def clear(self) -> None:
         for handle in self.handles:
             clear(handle)
+
+
+def request_of(
+    per_table: Sequence[Sequence],
+    step: int = 1,
+    rate: float = 1.0,
+    batch_rows: int = 1,
+    rank: int = 0,
+    hour: int = 0,
+    occurrences: Sequence[int] | None = None,
+) -> tf.Tensor:
+    header = request_header(
+        rank, tf.constant(step, tf.int64), tf.constant(batch_rows, tf.int64), tf.constant(rate), hour
+    )
+    counts = np.array([len(of_table) for of_table in per_table], np.int64)
+    flat = np.concatenate([np.asarray(of_table, np.int64) for of_table in per_table])
+    often = np.zeros(len(flat) + len(flat) % 2, np.uint32)
+    often[: len(flat)] = 1 if occurrences is None else occurrences
+    return tf.concat([header, counts, flat, often.view(np.int64)], axis=0)
 
 
 def keys_of(request: tf.Tensor, num_tables: int) -> list[list[int]]:

@@ -66,7 +66,7 @@ def reshard(folder: str, devices: list[str], worker: str) -> None:
             store.restore(levels_in(*source))
         path = os.path.join(folder, name)
         source = (path, save(store, path))
-        told[name] = [[asdict(table) for table in source[1]], [vars(table) for table in store.stats()]]
+        told[name] = [[asdict(table) for table in source[1]], {table.name: table.rows for table in store.stats()}]
     with open(os.path.join(folder, "told.json"), "w", encoding="utf-8") as out:
         json.dump(told, out)
 

@@ -13,6 +13,7 @@ import pytest
 from ops.embedding import table_salt
 from ps_cluster.checkpoint.manifest import Shard, StoredTable
 from tests.ops.reference import initial_value, owner_of
+from tests.ps_cluster.add_client import PUSHES, THREADS
 from tests.ps_cluster.ps_processes import START_SECONDS, running_ps, start
 from tests.ps_cluster.store_client import PUSH_DIM, PUSH_KEYS, PUSH_STEPS, RESHARD_STEPS, gradients_of
 from tests.ps_cluster.stores import SGD, groups_of_all, random_ids, rows_on_disk, save, shard_on_disk, store_of, train
@@ -73,10 +74,10 @@ def test_tables_move_between_numbers_of_ps_bit_for_bit(cluster: tuple, tmp_path:
     assert all(len(rows) > 500 for rows in want.values())
 
     for name, num_ps in (("two", 2), ("one", 1), ("three", 3)):
-        tables, stats = tables_of(told[name][0]), told[name][1]
+        tables = tables_of(told[name][0])
         folder = str(tmp_path / name)
         assert rows_on_disk(folder, tables) == want
-        assert stats == [vars(table) for table in store.stats()]
+        assert told[name][1] == {table.name: table.rows for table in store.stats()}
         for table in tables:
             assert len(table.shards) == num_ps
             for shard in table.shards:
@@ -108,3 +109,26 @@ def test_two_workers_train_as_the_sum_of_both(cluster: tuple, tmp_path: Path) ->
         last_step, _, _ = np.frombuffer(row[1:13], "<u4").tolist()
         np.testing.assert_allclose(np.frombuffer(row[13:], "<f4"), want[key], rtol=0, atol=1e-6 * max(1.0, size[key]))
         assert last_step == last[key]
+
+
+def test_processes_and_threads_that_add_to_the_same_rows_lose_nothing(cluster: tuple) -> None:
+    ps, workers = cluster
+    arguments = [(ps[0], address, str(rank)) for rank, address in enumerate(workers[:2])]
+    clients = [start("-m", "tests.ps_cluster.add_client", *of_client) for of_client in arguments]
+    try:
+        for state in ("imported", "connected", "added"):
+            for client in clients:
+                assert client.stdout.readline() == f"{state}\n", client.stderr.read()
+                if state == "imported":
+                    go(client)
+            if state == "connected":
+                for client in clients:
+                    go(client)
+        for client in clients:
+            out, err = client.communicate("go\n", timeout=START_SECONDS)
+            total = float(len(clients) * THREADS * PUSHES)
+            assert (client.returncode, out) == (0, f"{total} {total}\n"), err
+    finally:
+        for client in clients:
+            client.kill()
+            client.communicate()
