@@ -8,7 +8,7 @@ from ops import table as ops
 from ops.embedding import RowLayout
 
 
-def create(name: str, layout: RowLayout, table: int, device: str, track_removed: bool) -> tf.Tensor:
+def create(name: str, layout: RowLayout, table: int, device: str, track_removed: bool = False) -> tf.Tensor:
     """Returns the handle of the group's table `table` as `name` on `device`; creates it when it is not there yet.
     `track_removed`: so that deltas of it can be saved."""
     with tf.device(device):

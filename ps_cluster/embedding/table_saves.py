@@ -254,7 +254,7 @@ def _words(dims: Sequence[int], value_type: str, optimizer: str) -> str:
 
 
 def _first_slot_values(layout: RowLayout) -> tuple[float, ...]:
-    """What the slots of a row start from where that is not 0; settings as `ops/cc/table/row_optimizer.h` orders them."""
+    """What the slots of a row start from, where not from 0; settings as `ops/cc/table/row_optimizer.h` orders them."""
     if layout.optimizer == "adagrad":
         return layout.optimizer_settings[:1]
     return layout.optimizer_settings[1:2] if layout.optimizer == "ftrl" else ()
