@@ -10,13 +10,14 @@ import tf_keras
 
 from models.attention import TargetAttention
 from models.inputs import InputSpec
+from models.projection import Projection
 
 
 class Features(tf_keras.layers.Layer):
     """Turns the values of the inputs into matrices `[batch, widths[i]]`, in the order of the inputs.
 
     A vector stays as it is, a sequence is attended to, a dense number becomes a column after
-    `dense_transform`.
+    `dense_transform`. What comes from a table of several widths is projected first.
 
     `signed_log` maps a number x to sign(x) · log(1 + |x|): counts, prices and durations over many orders of
     magnitude come within one, shares and small numbers stay nearly themselves. It has no state: a model that
@@ -38,6 +39,13 @@ class Features(tf_keras.layers.Layer):
         self.specs = tuple(inputs)
         self.widths = [spec.dim for spec in inputs]
         self.dense_transform = dense_transform
+        self.projections: dict[str, Projection] = {}
+        for spec in inputs:
+            if spec.table is not None and spec.table not in self.projections:
+                assert spec.table_dim is not None
+                self.projections[spec.table] = Projection(
+                    spec.table_dim, spec.dim, seed=seed, name=f"{name}/{spec.table}/projection"
+                )
         self.attentions = {}
         for spec in inputs:
             if spec.kind == "sequence":
@@ -55,7 +63,17 @@ class Features(tf_keras.layers.Layer):
         missing = [spec.name for spec in self.specs if spec.name not in values]
         if missing:
             raise ValueError(f"model inputs: expected {', '.join(missing)}, found {', '.join(values)}")
+        values = {spec.name: self._projected(spec, values[spec.name]) for spec in self.specs}
         return [self._matrix(spec, values) for spec in self.specs]
+
+    def _projected(self, spec: InputSpec, value: Any) -> Any:
+        """Where the input's values are of another width than the model wants: brought to it."""
+        if spec.table is None:
+            return value
+        if spec.kind == "sequence":
+            elements, mask = value
+            return self.projections[spec.table](elements), mask
+        return self.projections[spec.table](value)
 
     def _matrix(self, spec: InputSpec, values: Mapping[str, Any]) -> tf.Tensor:
         value = values[spec.name]

@@ -17,6 +17,9 @@ class InputSpec:
             and mask bool `[batch, length]`, true where an element is real; length may be 0. `dense`: float32
             `[batch]`.
         dim: Width of the vector or of a sequence's element; 1 for `dense`.
+        table_dim: Width that the values have when it is not `dim`, on a vector or a sequence: the model projects
+            them to `dim` first.
+        table: Beside `table_dim`: inputs of one name share the projection.
         query: Only for `sequence`: name of the vector input that attends to it, of the same width. None: a
             learned vector attends.
     """
@@ -25,6 +28,8 @@ class InputSpec:
     kind: Literal["vector", "sequence", "dense"]
     dim: int
     query: str | None = None
+    table_dim: int | None = None
+    table: str | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in ("vector", "sequence", "dense"):
@@ -32,6 +37,13 @@ class InputSpec:
         if self.dim < 1 or (self.kind == "dense" and self.dim != 1):
             expected = "1" if self.kind == "dense" else "at least 1"
             raise ValueError(f"input {self.name}: expected dim {expected}, found {self.dim}")
+        if (self.table_dim is None) != (self.table is None):
+            raise ValueError(f"input {self.name}: expected table_dim and table together, found one of them")
+        if self.table_dim is not None and (self.kind == "dense" or self.table_dim < 1):
+            raise ValueError(
+                f"input {self.name}: expected a table_dim of at least 1, on a vector or sequence, found "
+                f"{self.table_dim} on a {self.kind}"
+            )
         if self.query is not None and self.kind != "sequence":
             raise ValueError(f"input {self.name}: expected no query on a {self.kind}, found {self.query!r}")
 
@@ -46,6 +58,16 @@ def check_inputs(inputs: Sequence[InputSpec]) -> list[str]:
     for name in dict.fromkeys(names):
         if names.count(name) > 1:
             problems.append(f"inputs.{name}: expected a name of its own, found {names.count(name)} inputs")
+    shared: dict[str, InputSpec] = {}
+    for spec in inputs:
+        if spec.table is None:
+            continue
+        first = shared.setdefault(spec.table, spec)
+        if (first.table_dim, first.dim) != (spec.table_dim, spec.dim):
+            problems.append(
+                f"inputs.{spec.name}.table: expected a projection of width {first.table_dim} to {first.dim} as on "
+                f"{first.name}, found {spec.table_dim} to {spec.dim}"
+            )
     for spec in inputs:
         if spec.query is None:
             continue

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from ops.library import load
 
-HEADER_WORDS = 4
+HEADER_WORDS = 5
 INITIAL_KINDS = {"zeros": 0, "uniform": 1, "normal": 2}
 
 
@@ -91,9 +91,9 @@ class RowLayout:
 
     @property
     def row_floats(self) -> int:
-        """float32 values of a row of the `tfra_cuckoo` engine, `[dim * (1 + slots) + 1]`: embedding, slots, and the
-        step of the last update as the bits of an int32 (0: never written)."""
-        return self.dim * (1 + self.slots) + 1
+        """float32 values of a row of the `tfra_cuckoo` engine, `[dim * (1 + slots) + 2]`: embedding, slots, and as the
+        bits of uint32 the frequency and the step of the last update (0: never written)."""
+        return self.dim * (1 + self.slots) + 2
 
     def _attributes(self) -> dict:
         return {
@@ -114,17 +114,20 @@ def slots_of(optimizer: str, settings: Sequence[float]) -> int:
     return {"sgd": 0, "momentum": 1, "adagrad": 1, "adam": 2, "adamw": 2, "ftrl": 2}[optimizer]
 
 
-def request_header(rank: int, step: tf.Tensor, batch_rows: tf.Tensor, learning_rate: tf.Tensor) -> tf.Tensor:
-    """Packs what a PS needs to know of a step: int64 `[4]`.
+def request_header(
+    rank: int, step: tf.Tensor, batch_rows: tf.Tensor, learning_rate: tf.Tensor, hour: tf.Tensor | int = 0
+) -> tf.Tensor:
+    """Packs what a PS needs to know of a step: int64 `[5]`.
 
     Args:
       rank: rank of this worker.
       step: int64 scalar, counted from 1.
       batch_rows: int64 scalar, rows in this worker's batch; may be 0.
       learning_rate: float32 scalar.
+      hour: int64 scalar, event time of the batch in hours since 1970; 0: not known.
     """
     rate_bits = tf.cast(tf.bitcast(learning_rate, tf.int32), tf.int64)
-    return tf.stack([tf.constant(rank, tf.int64), step, batch_rows, rate_bits])
+    return tf.stack([tf.constant(rank, tf.int64), step, batch_rows, rate_bits, tf.cast(hour, tf.int64)])
 
 
 def route_ids(
@@ -134,17 +137,17 @@ def route_ids(
     salts: Sequence[int],
     num_ps: int,
 ) -> tuple[list[tf.Tensor], tf.Tensor]:
-    """De-duplicates the ids of a group's features and cuts them by owning PS.
+    """De-duplicates and counts the ids of a group's features and cuts them by owning PS.
 
     Args:
-      header: int64 `[4]` of `request_header`.
+      header: int64 `[5]` of `request_header`.
       ids: per feature, int64 `[ids]`.
       table_of_feature: per feature, the index of its table in the group.
       salts: per table, its `table_salt`.
       num_ps: number of PS.
 
     Returns:
-      requests: per PS, int64 `[4 + tables + keys]`.
+      requests: per PS, int64 `[5 + tables + keys + (keys + 1) // 2]`: the last words hold how often each key occurs.
       positions: int32 `[ids of all features]`: each id's row among the rows of PS 0, 1, … one after the other.
     """
     requests, positions = load().ps_cluster_route_ids(
@@ -157,12 +160,17 @@ def route_ids(
     return list(requests), positions
 
 
-def pull(tables: Sequence[tf.Tensor], request: tf.Tensor, layout: RowLayout, training: bool) -> tf.Tensor:
-    """Reads embeddings on a PS: float32 `[keys, dim]`, in the order of the request.
+def pull(
+    tables: Sequence[tf.Tensor], request: tf.Tensor, layout: RowLayout, training: bool, transport: str = "float32"
+) -> tf.Tensor:
+    """Reads embeddings on a PS: `[keys, dim]` of type `transport`, in the order of the request.
 
-    An id without a row gives its initial value when `training`, zeros otherwise.
+    An id without a row gives what it would start from when `training`, and zeros (with admission, the table's cold
+    value) otherwise. transport: `float32`, `float16` or `bfloat16`.
     """
-    return load().ps_cluster_pull(tables=list(tables), request=request, training=training, **layout._attributes())
+    return load().ps_cluster_pull(
+        tables=list(tables), request=request, training=training, T=tf.as_dtype(transport), **layout._attributes()
+    )
 
 
 def push(
@@ -173,7 +181,10 @@ def push(
     num_workers: int,
     shared_name: str,
 ) -> tf.Operation:
-    """Applies gradients of the summed loss, float32 `[keys, dim]`, on a PS; waits for all `num_workers` of the step."""
+    """Applies gradients of the summed loss on a PS; waits for all `num_workers` of the step.
+
+    gradients: `[keys, dim]`, float32, float16 or bfloat16; they are summed in float32.
+    """
     return load().ps_cluster_push(
         tables=list(tables),
         request=request,

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from ops import embedding as ops
-from ps_cluster.embedding import cuckoo
+from ps_cluster.embedding import cuckoo, native
 from ps_cluster.embedding.groups import TableGroup
 from ps_cluster.embedding.pooling import pool
-from ps_cluster.embedding.store import Ids, Lookup, StepInfo, TableStats
+from ps_cluster.embedding.store import Ids, Lookup, StepInfo
 from ps_cluster.embedding.table_files import shards_of
+from ps_cluster.embedding.table_stats import TableCounts, TableStats, counts_from, stats_of
 from ps_cluster.errors import RunError
 
 # What TFRA calls the two files of a table.
@@ -32,26 +33,41 @@ class Placement:
 
 
 class PsEmbeddingStore:
-    """An `EmbeddingStore` over TFRA tables. Creating a second store of the same namespace finds the same tables."""
+    """An `EmbeddingStore` of native or TFRA tables. A second store of the same namespace finds the same tables.
 
-    def __init__(self, groups: Sequence[TableGroup], placement: Placement, namespace: str):
+    transport: type in which embeddings and gradients travel between worker and PS: `float32`, `float16` or `bfloat16`.
+    """
+
+    def __init__(self, groups: Sequence[TableGroup], placement: Placement, namespace: str, transport: str = "float32"):
         self._groups = list(groups)
         self._placement = placement
         self._namespace = namespace
+        self._transport = transport
+        # [groups][PS][tables]
         self._handles = [
             [
-                [cuckoo.create(f"{namespace}/{table}", group.layout.row_floats, device) for table in group.tables]
+                [self._create(group, index, device) for index in range(len(group.tables))]
                 for device in placement.ps_devices
             ]
             for group in self._groups
         ]
+
+    def _create(self, group: TableGroup, index: int, device: str) -> tf.Tensor:
+        name = f"{self._namespace}/{group.tables[index]}"
+        if group.layout.engine == "native":
+            return native.create(name, group.layout, index, device)
+        return cuckoo.create(name, group.layout.row_floats, device)
 
     def lookup(self, ids: Mapping[str, Ids], info: StepInfo, training: bool) -> Lookup:
         rows, requests, counts, positions = [], [], [], []
         for group, handles in zip(self._groups, self._handles):
             with tf.device(self._placement.worker_device):
                 header = ops.request_header(
-                    self._placement.rank, info.step, info.batch_rows, info.rate_factor * group.learning_rate
+                    self._placement.rank,
+                    info.step,
+                    info.batch_rows,
+                    info.rate_factor * group.learning_rate,
+                    info.hour,
                 )
                 group_requests, group_positions = ops.route_ids(
                     header,
@@ -63,10 +79,10 @@ class PsEmbeddingStore:
             pulled = []
             for device, tables, request in zip(self._placement.ps_devices, handles, group_requests):
                 with tf.device(device):
-                    pulled.append(ops.pull(tables, request, group.layout, training))
+                    pulled.append(ops.pull(tables, request, group.layout, training, self._transport))
             with tf.device(self._placement.worker_device):
                 counts.append(tf.stack([tf.shape(part)[0] for part in pulled]))
-                rows.append(tf.concat(pulled, axis=0))
+                rows.append(tf.cast(tf.concat(pulled, axis=0), tf.float32))
             requests.append(group_requests)
             positions.append(group_positions)
 
@@ -99,6 +115,7 @@ class PsEmbeddingStore:
                     gradient = tf.math.unsorted_segment_sum(
                         gradient.values, gradient.indices, tf.shape(lookup.rows[index])[0]
                     )
+                gradient = tf.cast(gradient, tf.as_dtype(self._transport))
                 parts = tf.split(gradient, counts, num=len(self._placement.ps_devices))
             for device, tables, request, part in zip(
                 self._placement.ps_devices, self._handles[index], lookup.requests[index], parts
@@ -166,19 +183,42 @@ class PsEmbeddingStore:
             raise RunError(f"{folder}: expected {expected} rows in the tables' files, restored {found}")
 
     def stats(self) -> list[TableStats]:
-        sizes = []
+        # All are asked before the first answer is waited for.
+        asked = []
         for group, handles in zip(self._groups, self._handles):
-            for table_index, table in enumerate(group.tables):
-                per_ps = []
+            engine = native.stats if group.layout.engine == "native" else cuckoo.size
+            for index, table in enumerate(group.tables):
+                told = []
                 for ps, device in enumerate(self._placement.ps_devices):
                     with tf.device(device):
-                        per_ps.append(cuckoo.size(handles[ps][table_index]))
-                sizes.append((table, 8 + 4 * group.layout.row_floats, per_ps))
+                        told.append(engine(handles[ps][index]))
+                asked.append((group, table, told))
         result = []
-        for table, row_bytes, per_ps in sizes:
-            rows = sum(int(size) for size in per_ps)
-            result.append(TableStats(table, rows, rows * row_bytes))
+        for group, table, told in asked:
+            if group.layout.engine == "native":
+                per_ps = [counts_from(one.numpy()) for one in told]
+            else:
+                row_bytes = 8 + 4 * group.layout.row_floats
+                per_ps = [(_plain_counts(int(rows), row_bytes, group.layout.dim), []) for rows in told]
+            result.append(stats_of(table, group.layout.engine == "native", per_ps))
         return result
+
+    def take_evicted(self) -> dict[str, list[int]]:
+        evicted = {}
+        for group, handles in zip(self._groups, self._handles):
+            for index, table in enumerate(group.tables):
+                if group.layout.engine == "native" and group.layout.evictions[index].log:
+                    ids: list[int] = []
+                    for ps, device in enumerate(self._placement.ps_devices):
+                        with tf.device(device):
+                            ids += native.take_evicted(handles[ps][index]).numpy().tolist()
+                    evicted[table] = ids
+        return evicted
+
+
+def _plain_counts(rows: int, row_bytes: int, dim: int) -> TableCounts:
+    """Of a TFRA table, which tells its size only."""
+    return TableCounts(rows, rows * row_bytes, rows * row_bytes, embedding_values=rows * dim, rows_by_tier=(rows,))
 
 
 def _values(ids: Ids) -> tf.Tensor:

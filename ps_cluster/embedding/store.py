@@ -8,6 +8,8 @@ from typing import Protocol, Union
 
 import tensorflow as tf
 
+from ps_cluster.embedding.table_stats import TableStats
+
 Ids = Union[tf.Tensor, tf.RaggedTensor]  # int64 [batch], or [batch, None] for a list
 
 
@@ -15,13 +17,15 @@ Ids = Union[tf.Tensor, tf.RaggedTensor]  # int64 [batch], or [batch, None] for a
 class StepInfo:
     """What a store must know of the step that a look-up belongs to.
 
-    step: int64 scalar, counted from 1. batch_rows: int64 scalar, rows of this worker's batch. rate_factor: float32
-    scalar, the schedule's factor on every table's learning rate.
+    step: int64 scalar, counted from 1; 0: outside of training. batch_rows: int64 scalar, rows of this worker's batch.
+    rate_factor: float32 scalar, the schedule's factor on every table's learning rate. hour: int64 scalar, event time
+    of the batch in hours since 1970; 0: not known.
     """
 
     step: tf.Tensor
     batch_rows: tf.Tensor
     rate_factor: tf.Tensor
+    hour: tf.Tensor | int = 0
 
 
 @dataclass(frozen=True)
@@ -40,15 +44,6 @@ class Lookup:
     counts: list[tf.Tensor]
 
 
-@dataclass(frozen=True)
-class TableStats:
-    """Rows of a table over all PS, and the bytes of their keys and values (without the engine's overhead)."""
-
-    name: str
-    rows: int
-    payload_bytes: int
-
-
 class EmbeddingStore(Protocol):
     """Embedding tables by feature. `lookup` and `apply` run inside a `tf.function`, the others eagerly.
 
@@ -57,7 +52,11 @@ class EmbeddingStore(Protocol):
     """
 
     def lookup(self, ids: Mapping[str, Ids], info: StepInfo, training: bool) -> Lookup:
-        """Fetches the rows of a batch's ids; unseen ids give initial values when training, zeros otherwise."""
+        """Fetches the rows of a batch's ids.
+
+        An id without a row gives what it would start from when training, zeros otherwise; the cold value where its
+        table's admission has not let it in.
+        """
 
     def apply(self, lookup: Lookup, gradients: Sequence[tf.Tensor | tf.IndexedSlices | None]) -> None:
         """Applies gradients of the batch's *summed* loss with respect to `lookup.rows`."""
@@ -73,4 +72,7 @@ class EmbeddingStore(Protocol):
         """
 
     def stats(self) -> list[TableStats]:
-        """Rows and bytes per table."""
+        """What each table holds and has counted."""
+
+    def take_evicted(self) -> dict[str, list[int]]:
+        """Ids that eviction has removed since the last call, by table that is to log them (`eviction.log`)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from data.columns import Column
 from data.sample.sampling import OFFSET, WEIGHT
@@ -101,10 +101,13 @@ def inputs(features: Sequence[Feature], tables: Mapping[str, Table]) -> list[Inp
         if isinstance(feature, DenseFeature):
             specs.append(InputSpec(feature.name, "dense", 1))
             continue
-        dim = feature.dim or output_width(tables[table_name(feature)])
+        table = None if feature.dim else tables[table_name(feature)]
+        dim = feature.dim or (output_width(table) if table else None)
         assert dim is not None, "the tables are checked"
+        spec = InputSpec(feature.name, "vector", dim)
         if isinstance(feature, IdListFeature) and feature.pooling == "none":
-            specs.append(InputSpec(feature.name, "sequence", dim, feature.query))
-        else:
-            specs.append(InputSpec(feature.name, "vector", dim))
+            spec = replace(spec, kind="sequence", query=feature.query)
+        if table and table.tiers:
+            spec = replace(spec, table=table_name(feature), table_dim=max(tier.dim for tier in table.tiers))
+        specs.append(spec)
     return specs

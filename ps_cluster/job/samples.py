@@ -15,7 +15,7 @@ from data.sample.sampling import Sampling
 from data.sample.sampling import column_problems as rate_problems
 from data.where import Where, parse, type_problems
 from ps_cluster.job.problems import Path, Problem, path_text
-from ps_cluster.job.resolve import JobFile, column_of, columns_of, label_column, training_columns_of
+from ps_cluster.job.resolve import JobFile, column_of, columns_of, label_column, time_column, training_columns_of
 from ps_cluster.job.sampling import popularity_path, time_problems
 from ps_cluster.job.schema import Job
 from ps_cluster.job.yaml_text import parse as parse_yaml
@@ -95,6 +95,7 @@ def look_at_samples(job_file: JobFile) -> Looked:
                 looked.rows += sum(stripe.rows for stripe in footer.stripes)
                 problems = list(_problems(job_file.job, footer))
                 if side == "train":
+                    problems += _time_problems(job_file.job, footer)
                     problems += _sampling_problems(job_file.job, footer)
                 for place, problem in problems:
                     kind = place, problem.removeprefix(path)  # once for all files
@@ -140,6 +141,12 @@ def _problems(job: Job, footer: Footer) -> Iterator[tuple[Path, str]]:
     for index, feature in enumerate(job.features):
         for problem in column_problems(footer, [column_of(feature)]):
             yield ("features", index, "column" if feature.column else "name"), problem
+
+
+def _time_problems(job: Job, footer: Footer) -> Iterator[tuple[Path, str]]:
+    if job.data.time is not None:
+        for problem in column_problems(footer, [time_column(job.data.time)]):
+            yield ("data", "time", "column"), problem
 
 
 def _sampling_problems(job: Job, footer: Footer) -> Iterator[tuple[Path, str]]:

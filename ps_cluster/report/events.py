@@ -104,9 +104,11 @@ def evaluation(
 
 
 def tables(*, tables: Sequence[Mapping[str, Any]]) -> Event:
-    """What the embedding tables hold: a list of {"name", "rows", "bytes"}, bytes as stored on the PS, over
-    all PS."""
-    rows = [{"name": table["name"], "rows": table["rows"], "bytes": table["bytes"]} for table in tables]
+    """What the embedding tables hold: a list of {"name", "rows", "bytes"}, bytes as stored on the PS, over all PS;
+    "tiers", a list of {"dim", "rows"}, where rows have several widths; "statistics", the fields of
+    `json_report.TableStatistics`, where the engine counts."""
+    kept = ("name", "rows", "bytes", "tiers", "statistics")
+    rows = [{name: table[name] for name in kept if table.get(name) not in (None, [])} for table in tables]
     return _event("tables", {"tables": rows})
 
 

@@ -11,7 +11,41 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ps_cluster.errors import RunError
 from ps_cluster.report.status import Status
+from ps_cluster.report.tiers import parameters_saved
 from ps_cluster.report.versions import git_revision, package_versions
+
+
+class PsShare(BaseModel):
+    """What one PS holds of a table."""
+
+    rows: int = Field(description="Rows.")
+    memory_bytes: int = Field(description="All memory of the table: rows, index, counts.")
+
+
+class TableStatistics(BaseModel):
+    """What one embedding table has counted since it was made, over all PS."""
+
+    memory_bytes: int = Field(description="All memory of the table: rows, index, counts.")
+    counted_ids: int = Field(description="Ids that are counted but have no row (exact admission).")
+    looked_up: int = Field(description="Ids looked up, once per worker and step.")
+    hit_share: float | None = Field(description="Share of them that had a row; null before the first.")
+    inserted: int = Field(description="Rows made.")
+    admitted: int = Field(description="Ids that admission gave a row.")
+    refused: int = Field(description="Updates of ids that admission had not given a row.")
+    promoted: int = Field(description="Rows that moved up to a wider tier.")
+    evicted: dict[str, int] = Field(description="Rows evicted: by `age`, by `frequency`, to stay within `max_bytes`.")
+    longest_pause_seconds: dict[str, float] = Field(
+        description="Longest that a part of the table was held by its `growth`, by `eviction`, by a `checkpoint`."
+    )
+    ps: list[PsShare] = Field(description="The table on each PS.")
+    hot_ids: list[tuple[int, int]] = Field(description="The most frequent ids with their occurrences.")
+
+
+class TierReport(BaseModel):
+    """Rows of one width."""
+
+    dim: int = Field(description="Width of the embeddings.")
+    rows: int = Field(description="Rows of this width, over all PS.")
 
 
 class TableReport(BaseModel):
@@ -20,6 +54,11 @@ class TableReport(BaseModel):
     name: str = Field(description="Name of the table.")
     rows: int = Field(description="Rows, over all PS.")
     bytes: int = Field(description="Bytes of these rows as stored on the PS: embedding and optimiser state.")
+    tiers: list[TierReport] = Field([], description="Rows by width, where the table has several.")
+    parameters_saved: int = Field(
+        0, description="Numbers in embeddings that the table has less than if all rows had its largest width."
+    )
+    statistics: TableStatistics | None = Field(None, description="What the table counted; null: it does not count.")
 
 
 class ReadingReport(BaseModel):
@@ -114,7 +153,7 @@ def report_of(events: Iterable[Mapping[str, Any]]) -> Report:
         "log_loss": test.get("log_loss"),
         "calibration": test.get("calibration"),
         "test_rows": test.get("rows"),
-        "tables": tables,
+        "tables": [{**table, "parameters_saved": parameters_saved(table)} for table in tables],
         "table_bytes": sum(table["bytes"] for table in tables),
         "saved_model": exported.get("path"),
         "saved_model_bytes": exported.get("size_bytes"),

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from ps_cluster.report.status import Status
 from ps_cluster.report.text import count, counted, duration, figure, may_match, size
+from ps_cluster.report.tiers import in_words
 
 _SHOWN_FILES = 5
 _SHOWN_COLUMNS = 5
@@ -122,7 +123,33 @@ def _tables(tables: list[Mapping[str, Any]]) -> list[tuple[str, str]]:
             f"  {table['name']:{name}}  {count(table['rows']):>{number}} rows  {size(table['bytes']):>8}"
             for table in tables
         ]
+    for table in tables:
+        if words := in_words(table):
+            lines.append(f"  {table['name']}: {words}")
+    lines += _statistics([table["statistics"] for table in tables if table.get("statistics")])
     return [("embeddings" if not number else "", line) for number, line in enumerate(lines)]
+
+
+def _statistics(tables: list[Mapping[str, Any]]) -> list[str]:
+    """What is worth a word: memory, hits, what admission, eviction and tiers did."""
+    if not tables:
+        return []
+    memory = sum(table["memory_bytes"] for table in tables)
+    looked_up = sum(table["looked_up"] for table in tables)
+    hits = sum(table["looked_up"] * (table["hit_share"] or 0.0) for table in tables)
+    pause = max(seconds for table in tables for seconds in table["longest_pause_seconds"].values())
+    first = [f"{size(memory)} of memory", f"longest pause {1000 * pause:.1f} ms"]
+    if looked_up:
+        first.insert(1, f"{hits / looked_up:.1%} of look-ups found a row")
+    lines = [_joined(first)]
+    admitted = sum(table["admitted"] for table in tables)
+    refused = sum(table["refused"] for table in tables)
+    if refused:
+        lines.append(_joined([f"{counted(admitted, 'id')} admitted", f"{counted(refused, 'update')} refused"]))
+    evicted = {reason: sum(table["evicted"][reason] for table in tables) for reason in tables[0]["evicted"]}
+    if any(evicted.values()):
+        lines.append("evicted " + _joined([f"{count(rows)} by {reason}" for reason, rows in evicted.items() if rows]))
+    return lines
 
 
 def _joined(parts: list[str]) -> str:

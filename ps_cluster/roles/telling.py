@@ -6,12 +6,14 @@ import os
 import shlex
 import shutil
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from types import TracebackType
 from typing import TextIO
 
 from ps_cluster.embedding.store import TableStats
 from ps_cluster.job.resolve import JobFile, tables_of
+from ps_cluster.job.table_schema import Tier
 from ps_cluster.metrics.exact_auc import Evaluation
 from ps_cluster.report import events
 from ps_cluster.report.event_log import EventLog
@@ -102,8 +104,8 @@ class Teller:
         )
 
     def tables(self, stats: list[TableStats]) -> None:
-        rows = [{"name": one.name, "rows": one.rows, "bytes": one.payload_bytes} for one in stats]
-        self._tell(events.tables(tables=rows))
+        of_job = tables_of(self._job_file.job)
+        self._tell(events.tables(tables=[_table(one, of_job[one.name].tiers or []) for one in stats]))
 
     def saved(self, path: str, what: str) -> None:
         self._tell(events.saved(path=path, what=what))
@@ -162,6 +164,40 @@ class Teller:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _table(stats: TableStats, tiers: Sequence[Tier]) -> dict:
+    total = stats.total
+    told: dict = {
+        "name": stats.name,
+        "rows": total.rows,
+        "bytes": total.payload_bytes,
+        "tiers": [{"dim": tier.dim, "rows": rows} for tier, rows in zip(tiers, total.rows_by_tier)],
+    }
+    if stats.counts:
+        told["statistics"] = {
+            "memory_bytes": total.bytes,
+            "counted_ids": total.counted_ids,
+            "looked_up": total.looked_up,
+            "hit_share": total.hit_share,
+            "inserted": total.inserted,
+            "admitted": total.admitted,
+            "refused": total.refused,
+            "promoted": total.promoted,
+            "evicted": {
+                "age": total.evicted_age,
+                "frequency": total.evicted_frequency,
+                "max_bytes": total.evicted_bytes,
+            },
+            "longest_pause_seconds": {
+                "growth": total.pause_growth_seconds,
+                "eviction": total.pause_evict_seconds,
+                "checkpoint": total.pause_snapshot_seconds,
+            },
+            "ps": [{"rows": one.rows, "memory_bytes": one.bytes} for one in stats.per_ps],
+            "hot_ids": [list(pair) for pair in stats.hot_ids],
+        }
+    return told
 
 
 def _files_lost(*shares: Share | None) -> list[str] | None:

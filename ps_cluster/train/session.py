@@ -79,7 +79,7 @@ class Session:
             num_workers=self.num_workers,
             synchronous=job.training.sparse_updates == "synchronous",
         )
-        self.store = PsEmbeddingStore(groups_of(job), placement, namespace=job.name)
+        self.store = PsEmbeddingStore(groups_of(job), placement, namespace=job.name, transport=job.embeddings.transport)
 
     def read_spec(self, samples: Samples, *, training: bool) -> ReadSpec:
         """This worker's share of the samples, decoded by its share of the machine's cores."""

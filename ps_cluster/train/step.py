@@ -16,7 +16,8 @@ import tf_keras
 
 from data.sample.sampling import OFFSET, WEIGHT
 from ps_cluster.embedding.store import EmbeddingStore, StepInfo
-from ps_cluster.job.resolve import column_of
+from ps_cluster.job.resolve import column_of, time_column
+from ps_cluster.job.sampling import DAY_UNITS
 from ps_cluster.job.schema import DenseFeature, Job
 from ps_cluster.train.collective import sum_inside_step
 from ps_cluster.train.connect import Devices
@@ -45,6 +46,14 @@ def split_features(job: Job, columns: dict) -> tuple[dict, dict]:
     return ids, dense
 
 
+def event_hour(job: Job, columns: dict) -> tf.Tensor | int:
+    """Hours since 1970 of a batch's latest row by `data.time`: int64 scalar; 0 without that field or without rows."""
+    if job.data.time is None:
+        return 0
+    latest = tf.reduce_max(tf.concat([columns[time_column(job.data.time).name], [0]], axis=0))
+    return latest // (DAY_UNITS[job.data.time.unit] // 24)
+
+
 def loss_sum(
     labels: tf.Tensor, logits: tf.Tensor, weights: tf.Tensor | None = None, offsets: tf.Tensor | None = None
 ) -> tf.Tensor:
@@ -65,7 +74,8 @@ def make_train_step(
 ) -> Callable[..., StepResult]:
     """Returns `step(columns, step, rate_factor, has_next)`, traced once for all batch sizes.
 
-    columns_spec: of the job's columns, and with sampling of `sample_weight` and `sample_offset`, float32 `[batch]`.
+    columns_spec: of the job's columns, the time's included, and with sampling of `sample_weight` and `sample_offset`,
+    float32 `[batch]`.
 
     Losses and gradients are summed over rows and divided once by the rows of all workers. N workers with batches of B
     rows so train exactly as one worker with N·B rows, also when the last batches are uneven or empty.
@@ -89,7 +99,8 @@ def make_train_step(
             ids, dense = split_features(job, columns)
             labels = columns[job.data.label]
             rows = tf.size(labels, tf.int64)
-        looked_up = store.lookup(ids, StepInfo(step, rows, rate_factor), training=True)
+            hour = event_hour(job, columns)
+        looked_up = store.lookup(ids, StepInfo(step, rows, rate_factor, hour), training=True)
         with tf.GradientTape() as tape:
             tape.watch(looked_up.rows)
             vectors = looked_up.vectors(looked_up.rows)

@@ -6,18 +6,27 @@ from collections.abc import Iterator
 from typing import Any
 
 from ps_cluster.errors import UserError
-from ps_cluster.job.resolve import JobFile, tables_of
+from ps_cluster.job.resolve import JobFile, output_width, tables_of
 from ps_cluster.job.schema import Job
+from ps_cluster.job.table_schema import Table
 
 _SHOWN = 10
 
 
 def meaning_of(job: Job) -> dict[str, Any]:
     """Features, model and widths of tables as plain JSON values; what only matters while training is left out."""
-    told = job.model_dump(mode="json", include={"features": True, "model": True})
+    told = job.model_dump(
+        mode="json", include={"features": True, "model": True}, exclude={"features": {"__all__": {"admission"}}}
+    )
     told["model"].pop("dropout", None)
-    told["tables"] = {name: {"dim": table.dim} for name, table in tables_of(job).items()}
+    told["tables"] = {name: _widths(table) for name, table in tables_of(job).items()}
     return told
+
+
+def _widths(table: Table) -> dict[str, Any]:
+    if table.tiers is None:
+        return {"dim": table.dim}
+    return {"tiers": [tier.dim for tier in table.tiers], "output": output_width(table)}
 
 
 def check_as_trained(job_file: JobFile, trained: dict[str, Any]) -> None:

@@ -20,8 +20,10 @@ from ops.embedding import (
     request_header,
     table_salt,
 )
-from ps_cluster.embedding import cuckoo
+from ops.table import END, clear, export_block
+from ps_cluster.embedding import cuckoo, native
 
+ENGINES = ("native", "tfra_cuckoo")
 # As `ops/cc/table/row_optimizer.h` orders them; the last one is the norm that gradients are clipped to.
 SETTINGS = {
     "sgd": (0.0,),
@@ -43,18 +45,24 @@ def layout_of(
     tables: Sequence[str] = ("table",),
     seed: int = 7,
     settings: Sequence[float] | None = None,
+    engine: str = "native",
+    value_type: str = "float32",
+    tiers: Sequence[tuple[int, int]] | None = None,
+    admission: Admission = Admission(),  # noqa: B008
+    eviction: Eviction = Eviction(),  # noqa: B008
 ) -> RowLayout:
+    """`tiers`: pairs of dim and frequency, in place of `dim`."""
     return RowLayout(
-        tiers=(Tier(dim),),
-        engine="tfra_cuckoo",
-        value_type="float32",
+        tiers=tuple(Tier(*tier) for tier in tiers) if tiers else (Tier(dim),),
+        engine=engine,
+        value_type=value_type,
         optimizer=optimizer,
         optimizer_settings=tuple(SETTINGS[optimizer] if settings is None else settings),
         salts=tuple(table_salt(name) for name in tables),
         initial_kinds=(INITIAL_KINDS[kind],) * len(tables),
         initial_scales=(scale,) * len(tables),
-        admissions=(Admission(),) * len(tables),
-        evictions=(Eviction(),) * len(tables),
+        admissions=(admission,) * len(tables),
+        evictions=(eviction,) * len(tables),
         seed=seed,
     )
 
@@ -66,11 +74,16 @@ class Group:
         self.layout = layout
         self.name = f"test-{next(_numbers)}"
         self.handles = [
-            cuckoo.create(f"{self.name}/{index}", layout.row_floats, "/CPU:0") for index in range(len(layout.salts))
+            native.create(f"{self.name}/{index}", layout, index, "/CPU:0")
+            if layout.engine == "native"
+            else cuckoo.create(f"{self.name}/{index}", layout.row_floats, "/CPU:0")
+            for index in range(len(layout.salts))
         ]
 
-    def pull(self, keys: Sequence, training: bool = True) -> np.ndarray:
-        return pull(self.handles, self.request(keys), self.layout, training).numpy()
+    def pull(
+        self, keys: Sequence, training: bool = True, step: int = 1, hour: int = 0, transport: str = "float32"
+    ) -> np.ndarray:
+        return pull(self.handles, self.request(keys, step, hour=hour), self.layout, training, transport).numpy()
 
     def push(
         self,
@@ -81,36 +94,93 @@ class Group:
         batch_rows: int = 1,
         rank: int = 0,
         num_workers: int = 1,
+        hour: int = 0,
+        occurrences: Sequence[int] | None = None,
+        transport: str = "float32",
     ) -> None:
-        request = self.request(keys, step, rate, batch_rows, rank)
-        push(self.handles, request, tf.constant(gradients, tf.float32), self.layout, num_workers, self.name)
+        request = self.request(keys, step, rate, batch_rows, rank, hour, occurrences)
+        push(self.handles, request, tf.constant(gradients, transport), self.layout, num_workers, self.name)
 
     def request(
-        self, keys: Sequence, step: int = 1, rate: float = 1.0, batch_rows: int = 1, rank: int = 0
+        self,
+        keys: Sequence,
+        step: int = 1,
+        rate: float = 1.0,
+        batch_rows: int = 1,
+        rank: int = 0,
+        hour: int = 0,
+        occurrences: Sequence[int] | None = None,
     ) -> tf.Tensor:
-        """`keys`: of the only table, or one sequence per table."""
+        """`keys`: of the only table, or one sequence per table; `occurrences`: of all keys in their order, else 1."""
         per_table = [keys] if len(self.handles) == 1 and not (len(keys) and np.ndim(keys[0])) else keys
-        header = request_header(rank, tf.constant(step, tf.int64), tf.constant(batch_rows, tf.int64), tf.constant(rate))
-        counts = np.array([len(of_table) for of_table in per_table], np.int64)
-        flat = np.concatenate([np.asarray(of_table, np.int64) for of_table in per_table])
-        return tf.concat([header, counts, flat], axis=0)
+        return request_of(per_table, step, rate, batch_rows, rank, hour, occurrences)
 
     def rows(self, table: int = 0) -> dict[int, np.ndarray]:
-        """Every row of a table by key: float32 `[row_floats]`."""
-        keys, values = cuckoo.cuckoo_ops.tfra_cuckoo_hash_table_export(self.handles[table], tf.int64, tf.float32)
-        return dict(zip(keys.numpy().tolist(), values.numpy()))
+        """Every row of a table by key: float32 `[row_floats]` as the cuckoo engine packs it; no tiers."""
+        if self.layout.engine == "tfra_cuckoo":
+            keys, values = cuckoo.cuckoo_ops.tfra_cuckoo_hash_table_export(self.handles[table], tf.int64, tf.float32)
+            return dict(zip(keys.numpy().tolist(), values.numpy()))
+        rows: dict[int, np.ndarray] = {}
+        cursor = tf.constant(0, tf.int64)
+        while cursor != END:
+            block = export_block(self.handles[table], cursor, 1000, self.layout.value_type)
+            counts = np.stack([block.frequencies, block.last_steps], axis=1).astype(np.uint32)
+            packed = np.concatenate([tf.cast(block.values, tf.float32), block.slots, counts.view(np.float32)], axis=1)
+            if block.row_class > 0:
+                assert not rows.keys() & set(block.keys.numpy().tolist())
+                rows.update(zip(block.keys.numpy().tolist(), packed))
+            cursor = block.next
+        return rows
 
     def size(self, table: int = 0) -> int:
-        return int(cuckoo.size(self.handles[table]))
+        return int(tf.raw_ops.LookupTableSizeV2(table_handle=self.handles[table]))
+
+    def clear(self) -> None:
+        for handle in self.handles:
+            clear(handle)
+
+
+def request_of(
+    per_table: Sequence[Sequence],
+    step: int = 1,
+    rate: float = 1.0,
+    batch_rows: int = 1,
+    rank: int = 0,
+    hour: int = 0,
+    occurrences: Sequence[int] | None = None,
+) -> tf.Tensor:
+    header = request_header(
+        rank, tf.constant(step, tf.int64), tf.constant(batch_rows, tf.int64), tf.constant(rate), hour
+    )
+    counts = np.array([len(of_table) for of_table in per_table], np.int64)
+    flat = np.concatenate([np.asarray(of_table, np.int64) for of_table in per_table])
+    often = np.zeros(len(flat) + len(flat) % 2, np.uint32)
+    often[: len(flat)] = 1 if occurrences is None else occurrences
+    return tf.concat([header, counts, flat, often.view(np.int64)], axis=0)
 
 
 def keys_of(request: tf.Tensor, num_tables: int) -> list[list[int]]:
     """The keys a request names, per table."""
+    return [list(counts) for counts in counts_of(request, num_tables)]
+
+
+def counts_of(request: tf.Tensor, num_tables: int) -> list[dict[int, int]]:
+    """How often each key that a request names occurred, per table."""
     words = np.asarray(request)
-    counts, keys = words[HEADER_WORDS : HEADER_WORDS + num_tables], words[HEADER_WORDS + num_tables :]
-    assert counts.sum() == len(keys)
-    return [part.tolist() for part in np.split(keys, np.cumsum(counts)[:-1])]
+    counts, rest = words[HEADER_WORDS : HEADER_WORDS + num_tables], words[HEADER_WORDS + num_tables :]
+    total = int(counts.sum())
+    keys, often = rest[:total], np.ascontiguousarray(rest[total:]).view(np.uint32)
+    assert len(often) == total + total % 2
+    assert not often[total:].any()
+    pairs = zip(np.split(keys, np.cumsum(counts)[:-1]), np.split(often[:total], np.cumsum(counts)[:-1]))
+    tables = [(of_table.tolist(), of_keys.tolist()) for of_table, of_keys in pairs]
+    assert all(len(set(of_table)) == len(of_table) for of_table, _ in tables)
+    return [dict(zip(*table)) for table in tables]
+
+
+def frequency(row: np.ndarray) -> int:
+    return int(row[-2:-1].view(np.uint32)[0])
 
 
 def last_step(row: np.ndarray) -> int:
-    return int(row[-1:].view(np.int32)[0])
+    return int(row[-1:].view(np.uint32)[0])

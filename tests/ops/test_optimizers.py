@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from tests.ops.tables import SETTINGS, Group, layout_of
+from tests.ops.tables import ENGINES, SETTINGS, Group, layout_of
 
 RATE = 0.02
 # tf-keras (not its legacy) takes Adam's bias correction from beta_2 in float32 and its second moment from 1 - beta_2 in
@@ -65,9 +65,13 @@ def steps_of_both(case: str, rows: int, steps: int, clip_norm: float) -> tuple[n
     variable = tf.Variable(group.pull(keys), dtype=tf.float64)
     reference = make(**({"clipnorm": clip_norm} if clip_norm else {}))
     rate = float(reference.learning_rate)
-    apply = tf.function(lambda gradient: reference.apply_gradients([(gradient, variable)]), autograph=False)
     if not isinstance(reference, legacy.Optimizer):
         reference.build([variable])
+
+    @tf.function(autograph=False)
+    def apply(gradient: tf.Tensor) -> None:
+        reference.apply_gradients([(gradient, variable)])
+
     for step in range(1, steps + 1):
         order = random.permutation(rows)
         gradient = random.normal(size=[rows, 20]).astype(np.float32) * np.float32(0.045)
@@ -125,11 +129,12 @@ def lazy_reference(optimizer: str, row: np.ndarray, dim: int, gradient: np.ndarr
         w[:] = -second / (after / rate)
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("optimizer", SLOTS)
-def test_rows_that_do_not_occur_keep_everything(optimizer: str) -> None:
+def test_rows_that_do_not_occur_keep_everything(optimizer: str, engine: str) -> None:
     random = np.random.default_rng(5)
     dim = 3
-    group = Group(layout_of(dim, optimizer, "normal", scale=0.5))
+    group = Group(layout_of(dim, optimizer, "normal", scale=0.5, engine=engine))
     slots = np.zeros(SLOTS[optimizer] * dim)
     if optimizer in ("adagrad", "ftrl"):
         slots[:dim] = 0.1
@@ -185,8 +190,9 @@ def test_tf_keras_and_ours_leave_rows_without_gradient_alike(case: str) -> None:
             np.testing.assert_allclose(group.pull([1])[0], row.numpy(), rtol=1e-6)
 
 
-def test_adagrads_sum_decays_once_for_every_multiple_of_decay_steps_that_was_passed() -> None:
-    group = Group(layout_of(1, "adagrad", "zeros", settings=(0.1, 0.0, 0.5, 10, 0.0)))
+@pytest.mark.parametrize("engine", ENGINES)
+def test_adagrads_sum_decays_once_for_every_multiple_of_decay_steps_that_was_passed(engine: str) -> None:
+    group = Group(layout_of(1, "adagrad", "zeros", settings=(0.1, 0.0, 0.5, 10, 0.0), engine=engine))
     total, last = 0.1, 0
     for step in (3, 9, 10, 11, 29, 30, 61, 1000):
         decays = step // 10 - last // 10 if last else 0

@@ -194,7 +194,85 @@ SAMPLING = """\
 """
 SAMPLED = DEEPFM.replace("  label: click\n", SAMPLING)
 
-ALL = {"local": LOCAL, "remote": REMOTE, "deepfm": DEEPFM, "sampled": SAMPLED}
+STORE = """\
+name: store
+data:
+  train:
+    - train.orc
+  label: click
+  time:
+    column: time
+features:
+  - name: user_id
+    kind: id
+    table: users
+  - name: item_id
+    kind: id
+    dim: 4
+    admission:
+      kind: exact
+      threshold: 2
+  - name: shop_id
+    kind: id
+    table: shops
+tables:
+  users:
+    tiers:
+      - dim: 4
+        min_frequency: 0
+      - dim: 8
+        min_frequency: 10
+      - dim: 32
+        min_frequency: 100
+    output: 16
+    values: bfloat16
+    admission:
+      kind: bloom
+      threshold: 3
+      capacity: 100000
+      error: 0.01
+    eviction:
+      max_age_steps: 1000
+      max_age_hours: 48
+      half_life_steps: 500.0
+      min_frequency: 0.5
+      max_bytes: 512MiB
+    optimizer:
+      name: ftrl
+      learning_rate: 0.1
+      l1: 0.01
+      clip_norm: 1.0
+  shops:
+    dim: 6
+    engine: tfra_cuckoo
+embeddings:
+  transport: float16
+model:
+  name: dcn
+  cross_layers: 1
+  hidden:
+    - 16
+optimizers:
+  sparse:
+    name: adamw
+    learning_rate: 0.1
+  dense:
+    name: adam
+    learning_rate: 0.1
+training:
+  batch_size: 8
+checkpoint:
+  every_steps: 100
+  keep: 2
+  deltas: 4
+  warm_start:
+    from: ../other/run
+    tables:
+      - users
+output: run
+"""
+
+ALL = {"local": LOCAL, "remote": REMOTE, "deepfm": DEEPFM, "sampled": SAMPLED, "store": STORE}
 
 
 def line_of(text: str, words: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 import tensorflow as tf
@@ -29,8 +30,8 @@ def list_of(name: str, table: str, pooling: str = "mean") -> IdListFeature:
     return IdListFeature(name=name, kind="id_list", table=table, pooling=pooling)
 
 
-def table_of(dim: int, optimizer=None, scale: float = 0.5) -> Table:
-    return Table(dim=dim, optimizer=optimizer, initializer=Initializer(kind="uniform", scale=scale))
+def table_of(dim: int, optimizer=None, scale: float = 0.5, **more) -> Table:
+    return Table(dim=dim, optimizer=optimizer, initializer=Initializer(kind="uniform", scale=scale), **more)
 
 
 # Three groups: `user` with `item` (Adam, dim 4), `genre` (Adagrad, dim 2), `place` (SGD, dim 4).
@@ -56,14 +57,16 @@ def store_of(
     worker_device: str = "/CPU:0",
     rank: int = 0,
     num_workers: int = 1,
+    transport: str = "float32",
 ) -> PsEmbeddingStore:
     """A store of a namespace of its own, unless one is given."""
     placement = Placement(tuple(devices), worker_device, rank, num_workers, synchronous=True)
-    return PsEmbeddingStore(groups, placement, namespace or f"store-{os.getpid()}-{next(_numbers)}")
+    return PsEmbeddingStore(groups, placement, namespace or f"store-{os.getpid()}-{next(_numbers)}", transport)
 
 
-def groups_of_all() -> list[TableGroup]:
-    return plan_groups(TABLES, FEATURES, ADAM, seed=5)
+def groups_of_all(engine: Literal["native", "tfra_cuckoo"] = "native") -> list[TableGroup]:
+    tables = {name: table.model_copy(update={"engine": engine}) for name, table in TABLES.items()}
+    return plan_groups(tables, FEATURES, ADAM, seed=5)
 
 
 def ragged(lists: Sequence[Sequence[int]]) -> tf.RaggedTensor:

@@ -12,6 +12,7 @@ import pytest
 
 from ops.embedding import table_salt
 from tests.ops.reference import initial_value, owner_of
+from tests.ps_cluster.add_client import PUSHES, THREADS
 from tests.ps_cluster.ps_processes import START_SECONDS, running_ps, start
 from tests.ps_cluster.store_client import PUSH_DIM, PUSH_KEYS, PUSH_STEPS, RESHARD_STEPS, gradients_of
 from tests.ps_cluster.stores import SGD, groups_of_all, random_ids, rows_on_disk, shard_on_disk, store_of, train
@@ -99,3 +100,26 @@ def test_two_workers_train_as_the_sum_of_both(cluster: tuple, tmp_path: Path) ->
         values = np.frombuffer(row, "<f4")
         np.testing.assert_allclose(values[:-1], want[key], rtol=0, atol=1e-6 * max(1.0, size[key]))
         assert values[-1:].view(np.int32)[0] == last[key]
+
+
+def test_processes_and_threads_that_add_to_the_same_rows_lose_nothing(cluster: tuple) -> None:
+    ps, workers = cluster
+    arguments = [(ps[0], address, str(rank)) for rank, address in enumerate(workers[:2])]
+    clients = [start("-m", "tests.ps_cluster.add_client", *of_client) for of_client in arguments]
+    try:
+        for state in ("imported", "connected", "added"):
+            for client in clients:
+                assert client.stdout.readline() == f"{state}\n", client.stderr.read()
+                if state == "imported":
+                    go(client)
+            if state == "connected":
+                for client in clients:
+                    go(client)
+        for client in clients:
+            out, err = client.communicate("go\n", timeout=START_SECONDS)
+            total = float(len(clients) * THREADS * PUSHES)
+            assert (client.returncode, out) == (0, f"{total} {total}\n"), err
+    finally:
+        for client in clients:
+            client.kill()
+            client.communicate()

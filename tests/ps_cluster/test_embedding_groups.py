@@ -51,7 +51,7 @@ def test_tables_are_grouped_by_width_and_optimiser_in_their_order() -> None:
         (4, "adam"),
     ]
     assert [group.learning_rate for group in groups] == [0.1, 0.1, 0.01]
-    assert [group.layout.row_floats for group in groups] == [9, 17, 13]
+    assert [group.layout.row_floats for group in groups] == [10, 18, 14]
     assert len({group.name for group in groups}) == 3
 
 

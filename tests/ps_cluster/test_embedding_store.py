@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -15,7 +16,9 @@ from ops.embedding import table_salt
 from ps_cluster.embedding.groups import plan_groups
 from ps_cluster.embedding.ps_store import PsEmbeddingStore
 from ps_cluster.embedding.store import StepInfo
+from ps_cluster.embedding.table_stats import stats_of
 from ps_cluster.errors import UserError
+from ps_cluster.job.table_schema import AdmitByCount, Eviction
 from tests.ops.reference import initial_value
 from tests.ps_cluster.stores import (
     ADAM,
@@ -121,8 +124,9 @@ def test_a_step_moves_each_row_by_the_sum_of_all_its_uses() -> None:
     assert store.stats()[0].rows == 5
 
 
-def test_every_group_learns_by_its_own_rule() -> None:
-    store = store_of(groups_of_all())
+@pytest.mark.parametrize("engine", ["native", "tfra_cuckoo"])
+def test_every_group_learns_by_its_own_rule(engine: Literal["native", "tfra_cuckoo"]) -> None:
+    store = store_of(groups_of_all(engine))
     train(store, {**random_ids(np.random.default_rng(0), 0), "user": tf.constant([7], tf.int64)}, step=1)
     assert {table.name: table.rows for table in store.stats()} == {"user": 1, "item": 0, "genre": 0, "place": 0}
     ids = {
@@ -223,20 +227,115 @@ def test_a_namespace_is_found_again_and_others_are_apart() -> None:
     assert [store.stats()[0].rows for store in (first, again, other)] == [3, 3, 0]
 
 
-def test_stats_count_rows_and_their_bytes() -> None:
-    store = store_of(groups_of_all())
+@pytest.mark.parametrize("engine", ["native", "tfra_cuckoo"])
+def test_stats_count_rows_and_their_bytes(engine: Literal["native", "tfra_cuckoo"]) -> None:
+    store = store_of(groups_of_all(engine))
     ids = random_ids(np.random.default_rng(3), 30)
     train(store, ids, batch_rows=30)
-    unique = {
+    unique = unique_ids(ids)
+    floats = {"user": 14, "item": 14, "genre": 6, "place": 6}
+    dims = {"user": 4, "item": 4, "genre": 2, "place": 4}
+    for table in store.stats():
+        rows = len(unique[table.name])
+        assert table.rows == rows
+        assert table.payload_bytes == rows * (8 + 4 * floats[table.name]) <= table.total.bytes
+        assert (table.total.rows_by_tier, table.total.embedding_values) == ((rows,), rows * dims[table.name])
+
+
+def unique_ids(ids: dict) -> dict[str, set[int]]:
+    """What `random_ids` names, by table."""
+    return {
         "user": set(ids["user"].numpy()),
         "item": set(ids["shown"].numpy()) | set(ids["history"].flat_values.numpy()),
         "genre": set(ids["genres"].flat_values.numpy()),
         "place": set(ids["place"].numpy()),
     }
-    floats = {"user": 13, "item": 13, "genre": 5, "place": 5}
-    for table in store.stats():
-        assert table.rows == len(unique[table.name])
-        assert table.payload_bytes == table.rows * (8 + 4 * floats[table.name])
+
+
+def test_stats_sum_over_all_ps_and_keep_each() -> None:
+    # Two tables of one name on one device are one: three namespaces stand for three PS.
+    tables = {"user": table_of(2)}
+    groups = plan_groups(tables, [id_of("user", "user")], SGD, seed=5)
+    stores = [store_of(groups) for _ in range(3)]
+    for number, store in enumerate(stores):
+        for step in range(1, number + 3):
+            ids = tf.constant([number, number, 100 + step], tf.int64)
+            train(store, {"user": ids}, step, batch_rows=3)
+    per_ps = [store.stats()[0] for store in stores]
+    summed = stats_of("user", True, [(one.total, one.hot_ids) for one in per_ps])
+    assert [one.rows for one in summed.per_ps] == [3, 4, 5]
+    assert (summed.rows, summed.total.inserted) == (12, 12)
+    assert summed.total.looked_up == sum(2 * (number + 2) for number in range(3))
+    # Each store finds its own id from the second step on, and no other.
+    assert summed.total.hits == sum(number + 1 for number in range(3))
+    assert summed.total.hit_share == summed.total.hits / summed.total.looked_up
+    assert summed.hot_ids[:3] == ((2, 8), (1, 6), (0, 4))
+    assert summed.total.bytes == sum(one.total.bytes for one in per_ps)
+
+
+def test_admission_counts_occurrences_and_shows_its_cold_value() -> None:
+    admission = AdmitByCount(kind="exact", threshold=3, cold_value=0.25)
+    tables = {"user": table_of(2, admission=admission)}
+    groups = plan_groups(tables, [id_of("user", "user"), id_of("other", "user")], SGD, seed=5)
+    store = store_of(groups)
+    ids = {"user": tf.constant([1, 2, 1], tf.int64), "other": tf.constant([1, 2, 3], tf.int64)}
+    np.testing.assert_array_equal(look_up(store, ids)["user"], np.full([3, 2], 0.25))
+    train(store, ids, batch_rows=3)
+    got = look_up(store, ids)
+    # Id 1 occurred three times and starts where it would have started; 2 and 3 wait.
+    np.testing.assert_array_equal(got["user"][0], start_of("user", 1, 2))
+    np.testing.assert_array_equal(got["other"][1:], np.full([2, 2], 0.25))
+    (stats,) = store.stats()
+    assert (stats.rows, stats.total.counted_ids, stats.total.admitted) == (1, 2, 1)
+    np.testing.assert_array_equal(look_up(store, ids, training=False)["other"][1:], np.full([2, 2], 0.25))
+
+
+def test_evicted_ids_are_told_where_the_table_logs_them() -> None:
+    rules = {"max_age_steps": 2}
+    tables = {
+        "user": table_of(2, eviction=Eviction(**rules, log=True)),
+        "item": table_of(2, eviction=Eviction(**rules)),
+    }
+    groups = plan_groups(tables, [id_of("user", "user"), id_of("item", "item")], SGD, seed=5)
+    store = store_of(groups)
+    for step, number in enumerate((1, 2, 3, 4, 5, 6), start=1):
+        ids = tf.constant([number], tf.int64)
+        train(store, {"user": ids, "item": ids}, step)
+    # A row lives for two steps after its last one.
+    now = info_of(6)
+    every = tf.constant([1, 2, 3, 4, 5, 6], tf.int64)
+    looked_up = store.lookup({"user": every, "item": every}, now, training=False)
+    there = looked_up.vectors(looked_up.rows)["user"].numpy().any(axis=1)
+    assert there.tolist() == [False, False, False, True, True, True]
+    # Their memory comes back little by little, as steps go by.
+    told: list[int] = []
+    for _ in range(1000):
+        train(store, {"user": tf.constant([6], tf.int64), "item": tf.constant([6], tf.int64)}, step=6)
+        evicted = store.take_evicted()
+        assert list(evicted) == ["user"]
+        told += evicted["user"]
+        if len(told) >= 3 and store.stats()[1].total.evicted_age >= 3:
+            break
+    assert sorted(told) == [1, 2, 3]
+    assert [table.total.evicted_age for table in store.stats()] == [3, 3]
+
+
+@pytest.mark.parametrize("transport", ["float16", "bfloat16"])
+def test_16_bits_on_the_way_round_and_no_more(transport: str) -> None:
+    exact, narrow = store_of(groups_of_all()), store_of(groups_of_all(), transport=transport)
+    ids = random_ids(np.random.default_rng(6), 20)
+    relative = {"float16": 2.0**-11, "bfloat16": 2.0**-8}[transport]
+    for name, vectors in look_up(narrow, ids).items():
+        whole = look_up(exact, ids)[name]
+        if isinstance(vectors, tuple):
+            vectors, whole = vectors[0], whole[0]
+        assert vectors.dtype == tf.float32
+        np.testing.assert_allclose(vectors, whole, rtol=0, atol=relative)
+        assert not np.array_equal(vectors, whole)
+    for store in (exact, narrow):
+        train(store, ids, batch_rows=20)
+    first, second = (look_up(store, ids, training=False)["place"] for store in (exact, narrow))
+    np.testing.assert_allclose(first, second, rtol=0, atol=4 * relative)
 
 
 def test_saved_tables_come_back_bit_for_bit(tmp_path: Path) -> None:

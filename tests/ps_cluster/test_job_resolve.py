@@ -7,8 +7,9 @@ from pathlib import Path
 from data.columns import Column
 from models.inputs import InputSpec
 from ps_cluster.job.load import load_job
-from ps_cluster.job.resolve import columns_of, inputs_of, tables_of
-from tests.ps_cluster.job_texts import DEEPFM, LOCAL, REMOTE, write
+from ps_cluster.job.resolve import columns_of, inputs_of, tables_of, training_columns_of
+from ps_cluster.job.table_schema import AdmitByCount
+from tests.ps_cluster.job_texts import DEEPFM, LOCAL, REMOTE, STORE, write
 
 
 def test_tables_are_the_declared_ones_and_the_features_own(tmp_path: Path) -> None:
@@ -52,3 +53,33 @@ def test_without_a_ps_there_is_one_worker(tmp_path: Path) -> None:
 def test_with_ps_there_are_two_workers_unless_said_otherwise(tmp_path: Path) -> None:
     text = DEEPFM.replace("ps: 0", "ps: 1")
     assert load_job(write(tmp_path, text)).job.cluster.workers == 2
+
+
+def test_a_table_of_several_widths_is_projected_to_its_output(tmp_path: Path) -> None:
+    assert inputs_of(load_job(write(tmp_path, STORE)).job) == [
+        InputSpec("user_id", "vector", 16, table="users", table_dim=32),
+        InputSpec("item_id", "vector", 4),
+        InputSpec("shop_id", "vector", 6),
+    ]
+    widest = STORE.replace("    output: 16\n", "")
+    assert inputs_of(load_job(write(tmp_path, widest)).job)[0].dim == 32
+
+
+def test_a_features_own_table_has_the_features_admission(tmp_path: Path) -> None:
+    tables = tables_of(load_job(write(tmp_path, STORE)).job)
+    assert tables["item_id"].admission == AdmitByCount(kind="exact", threshold=2)
+    assert tables["shops"].admission.kind == "none"
+
+
+def test_a_budget_may_have_a_unit(tmp_path: Path) -> None:
+    for text, expected in {"512MiB": 2**29, "3 GiB": 3 * 2**30, "1024KiB": 2**20, "1048577": 2**20 + 1}.items():
+        job = load_job(write(tmp_path, STORE.replace("512MiB", text))).job
+        assert job.tables["users"].eviction.max_bytes == expected
+
+
+def test_the_time_is_read_while_training_only(tmp_path: Path) -> None:
+    job = load_job(write(tmp_path, STORE)).job
+    assert training_columns_of(job)[-1] == Column("time", "int64")
+    assert "time" not in [column.name for column in columns_of(job)]
+    of_feature = load_job(write(tmp_path, STORE.replace("column: time", "column: shop_id"))).job
+    assert training_columns_of(of_feature) == columns_of(of_feature)

@@ -160,3 +160,10 @@ def test_sampling_that_fits_the_training_files_is_right(folder: Path, capsys: py
 def test_a_condition_that_does_not_parse_stops_before_the_samples(folder: Path) -> None:
     with pytest.raises(UserError, match=r":9: data\.where: expected ==, found =, at character 5 of 'day = 3'"):
         load_job(job_with(folder, ("  shuffle_rows: 1000", "  where: day = 3")))
+
+
+def test_a_time_that_the_training_files_do_not_have_is_named(folder: Path) -> None:
+    job = job_with(folder, ("  shuffle_rows: 1000", "  time: {column: hour}"))
+    (problem,) = look_at_samples(load_job(job)).problems
+    assert problem.startswith(f"{job}:9: data.time.column: {folder / 'train.orc'}: ") and "hour" in problem
+    assert problem.endswith("(and in 1 more file)")

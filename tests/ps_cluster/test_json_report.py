@@ -11,7 +11,25 @@ import pytest
 
 from ps_cluster.errors import RunError
 from ps_cluster.report import Report, events, report_of, versions, write_report
+from ps_cluster.report.status import Status
+from ps_cluster.report.summary import result
+from ps_cluster.report.tiers import in_words
 from tests.ps_cluster.run_events import run_events
+
+TABLE_STATISTICS = {
+    "memory_bytes": 131_072,
+    "counted_ids": 3,
+    "looked_up": 400,
+    "hit_share": 0.75,
+    "inserted": 50,
+    "admitted": 40,
+    "refused": 700,
+    "promoted": 100,
+    "evicted": {"age": 7, "frequency": 0, "max_bytes": 1},
+    "longest_pause_seconds": {"growth": 0.0025, "eviction": 0.001, "checkpoint": 0.0},
+    "ps": [{"rows": 600, "memory_bytes": 70_000}, {"rows": 400, "memory_bytes": 61_072}],
+    "hot_ids": [[5, 90], [-3, 12]],
+}
 
 
 def test_a_report_says_what_the_events_said(tmp_path):
@@ -46,8 +64,8 @@ def test_a_report_says_what_the_events_said(tmp_path):
         "calibration": 1.05,
         "test_rows": 500,
         "tables": [
-            {"name": "user", "rows": 1000, "bytes": 64000},
-            {"name": "item", "rows": 20, "bytes": 1280},
+            {"name": "user", "rows": 1000, "bytes": 64000, "tiers": [], "parameters_saved": 0, "statistics": None},
+            {"name": "item", "rows": 20, "bytes": 1280, "tiers": [], "parameters_saved": 0, "statistics": None},
         ],
         "table_bytes": 65280,
         "saved_model": "/out put/saved_model",
@@ -65,9 +83,33 @@ def test_figures_a_run_does_not_have_are_null_and_infinity_is_a_string(tmp_path)
     assert (found["auc"], found["log_loss"], found["steps"], found["tables"]) == (None, "Infinity", None, [])
 
 
+def test_what_tables_counted_is_in_the_report_and_in_the_summary(tmp_path):
+    statistics = TABLE_STATISTICS
+    tables = [
+        {"name": "user", "rows": 1000, "bytes": 64_000, "statistics": statistics},
+        {"name": "item", "rows": 20, "bytes": 1_280, "statistics": {**statistics, "looked_up": 0, "hit_share": None}},
+        {"name": "plain", "rows": 2, "bytes": 128},
+    ]
+    told = [*run_events(), events.tables(tables=tables)]
+    found = json.loads(report_of(told).model_dump_json())["tables"]
+    assert [table["statistics"] for table in found] == [statistics, tables[1]["statistics"], None]
+    status = Status()
+    for event in told:
+        status.update(event)
+    lines = [text for _, text in result(status).rows]
+    start = next(number for number, line in enumerate(lines) if line.startswith("3 tables")) + 4
+    assert lines[start : start + 3] == [
+        "262 kB of memory · 75.0% of look-ups found a row · longest pause 2.5 ms",
+        "80 ids admitted · 1,400 updates refused",
+        "evicted 14 by age · 2 by max_bytes",
+    ]
+
+
 def test_every_field_is_documented():
     schema = Report.model_json_schema()
-    fields = schema["properties"] | schema["$defs"]["TableReport"]["properties"]
+    fields = schema["properties"]
+    for name in ("TableReport", "TableStatistics", "PsShare"):
+        fields |= schema["$defs"][name]["properties"]
     assert [name for name, field in fields.items() if not field.get("description")] == []
 
 
@@ -105,8 +147,39 @@ def test_the_revision_is_that_of_the_source_or_of_the_current_folder(tmp_path, m
     assert versions.git_revision() is None
 
 
+TABLE_STATISTICS = {
+    "memory_bytes": 131_072,
+    "counted_ids": 3,
+    "looked_up": 400,
+    "hit_share": 0.75,
+    "inserted": 50,
+    "admitted": 40,
+    "refused": 700,
+    "promoted": 100,
+    "evicted": {"age": 7, "frequency": 0, "max_bytes": 1},
+    "longest_pause_seconds": {"growth": 0.0025, "eviction": 0.001, "checkpoint": 0.0},
+    "ps": [{"rows": 600, "memory_bytes": 70_000}, {"rows": 400, "memory_bytes": 61_072}],
+    "hot_ids": [[5, 90], [-3, 12]],
+}
+
+
 def test_a_report_says_what_was_wrong_with_the_samples():
     report = report_of(
         [*run_events(), events.reading(side="test", rows_lost=3, nulls_filled={"age": 5}, files_lost=1)]
     ).model_dump()
     assert report["reading"] == {"test": {"rows_lost": 3, "nulls_filled": {"age": 5}, "files_lost": 1}}
+
+
+def test_what_several_widths_save_is_told():
+    tiers = [{"dim": 8, "rows": 900}, {"dim": 32, "rows": 100}]
+    told = events.tables(tables=[{"name": "item", "rows": 1000, "bytes": 5, "tiers": tiers}])
+    (table,) = report_of([*run_events(), told]).tables
+    assert [(tier.dim, tier.rows) for tier in table.tiers] == [(8, 900), (32, 100)]
+    assert table.parameters_saved == 900 * 24
+    words = in_words(told["tables"][0])
+    assert words == "900 rows of 8, 100 of 32: 67.5 % fewer parameters than all of 32"
+
+
+def test_a_table_without_rows_saves_nothing():
+    assert in_words({"tiers": [{"dim": 8, "rows": 0}, {"dim": 32, "rows": 0}]}) == "0 rows of 8, 0 of 32"
+    assert in_words({"name": "plain", "rows": 7}) == ""

@@ -1,7 +1,8 @@
 // Backward half of a step on a PS: all workers' gradients applied to the rows, once per key.
-#include <cstring>
-#include <memory>
+#include <algorithm>
 #include <string>
+#include <type_traits>
+#include <vector>
 
 #include "ops/cc/kernels/merge_gradients.h"
 #include "ops/cc/kernels/push_buffer.h"
@@ -20,6 +21,10 @@ using tensorflow::Status;
 using tensorflow::Tensor;
 using tensorflow::errors::InvalidArgument;
 
+constexpr int64_t kParallelKeys = 8192;  // fewer are not worth other threads
+
+// T: the type in which gradients travel.
+template <typename T>
 class Push : public AsyncOpKernel {
  public:
   explicit Push(OpKernelConstruction* ctx) : AsyncOpKernel(ctx) {
@@ -35,11 +40,11 @@ class Push : public AsyncOpKernel {
     OP_REQUIRES_OK_ASYNC(ctx, ParseRequest(request_tensor, group_.num_tables(), &request), done);
     OP_REQUIRES_ASYNC(ctx,
                       gradients.dims() == 2 && gradients.dim_size(0) == request.num_keys() &&
-                          gradients.dim_size(1) == group_.optimizer().dim,
+                          gradients.dim_size(1) == group_.dim(),
                       InvalidArgument("gradients: expected shape [", request.num_keys(), ", ",
-                                      group_.optimizer().dim, "], found ", gradients.shape().DebugString()),
+                                      group_.dim(), "], found ", gradients.shape().DebugString()),
                       done);
-    OP_REQUIRES_ASYNC(ctx, request.step >= 1 && request.step < (int64_t{1} << 31),
+    OP_REQUIRES_ASYNC(ctx, request.step >= 1,
                       InvalidArgument("request: expected a step from 1 to 2^31 - 1, found ", request.step), done);
     OP_REQUIRES_ASYNC(ctx, request.batch_rows >= 0,
                       InvalidArgument("request: expected a batch of 0 rows or more, found ", request.batch_rows), done);
@@ -62,11 +67,9 @@ class Push : public AsyncOpKernel {
           ctx, buffer->Add(request.step, rank, num_workers_, {ctx, done, request_tensor, gradients}, &shares), done);
       if (shares.empty()) return;
     }
-    Status status;
-    {
-      tensorflow::mutex_lock lock(buffer->apply_mutex());
-      status = Apply(ctx, shares);
-    }
+    std::vector<GroupTable> tables;
+    const Status status = Apply(ctx, shares, &buffer->packed_mutex(), &tables);
+    const Now now = request.now();
     for (auto& share : shares) {
       if (share.token != tensorflow::CancellationManager::kInvalidToken) {
         share.ctx->cancellation_manager()->DeregisterCallback(share.token);
@@ -74,14 +77,18 @@ class Push : public AsyncOpKernel {
       if (!status.ok()) share.ctx->SetStatus(status);
       share.done();
     }
+    // The workers go on meanwhile. What is reclaimed was absent already.
+    if (!status.ok()) return;
+    for (const GroupTable& table : tables) {
+      if (table.native != nullptr) table.native->SweepSlice(now);
+    }
   }
 
  private:
-  Status Apply(OpKernelContext* ctx, const std::vector<PushedGradients>& shares) {
+  Status Apply(OpKernelContext* ctx, const std::vector<PushedGradients>& shares, tensorflow::mutex* packed_mutex,
+               std::vector<GroupTable>* tables) const {
     const int num_tables = group_.num_tables();
-    const int dim = group_.optimizer().dim;
-    std::vector<TablePtr> tables;
-    TF_RETURN_IF_ERROR(group_.Tables(ctx, &tables));
+    TF_RETURN_IF_ERROR(group_.Tables(ctx, tables));
     std::vector<Request> requests(shares.size());
     int64_t batch_rows = 0;
     for (size_t w = 0; w < shares.size(); ++w) {
@@ -89,46 +96,66 @@ class Push : public AsyncOpKernel {
       batch_rows += requests[w].batch_rows;
     }
     if (batch_rows == 0) return tensorflow::OkStatus();
+    Now now = requests[0].now();
+    for (const Request& request : requests) now.hour = std::max(now.hour, request.now().hour);
+    const float rate = requests[0].learning_rate;
     const float scale = static_cast<float>(1.0 / static_cast<double>(batch_rows));
-    std::vector<int64_t> keys;
-    std::vector<float> gradients;
+    MergedGradients merged;
     for (int t = 0; t < num_tables; ++t) {
-      std::vector<GradientShare> of_table;
+      std::vector<GradientShare<T>> of_table;
       for (size_t w = 0; w < shares.size(); ++w) {
         const int64_t first = requests[w].first_key[t];
-        of_table.push_back({requests[w].keys + first, requests[w].first_key[t + 1] - first,
-                            shares[w].gradients.flat<float>().data() + first * dim});
+        of_table.push_back({requests[w].keys + first, requests[w].occurrences + first,
+                            requests[w].first_key[t + 1] - first,
+                            shares[w].gradients.flat<T>().data() + first * group_.dim()});
       }
-      MergeGradients(of_table, dim, scale, &keys, &gradients);
-      if (!keys.empty()) {
-        TF_RETURN_IF_ERROR(UpdateTable(ctx, t, tables[t].get(), keys, gradients, requests[0]));
+      const GroupTable& table = (*tables)[t];
+      if (table.native != nullptr && shares.size() == 1) {
+        TF_RETURN_IF_ERROR(PushAlone(ctx, table.native, of_table[0], now, rate, scale, &merged.gradients));
+        continue;
+      }
+      MergeGradients(of_table, group_.dim(), scale, &merged);
+      if (merged.keys.empty()) continue;
+      if (table.native != nullptr) {
+        TF_RETURN_IF_ERROR(PushTable(ctx, table.native, merged.keys.data(), merged.occurrences.data(),
+                                     merged.gradients.data(), merged.keys.size(), now, rate));
+      } else {
+        // TFRA's table knows no update in place: rows are read, changed and written back by one at a time.
+        tensorflow::mutex_lock lock(*packed_mutex);
+        TF_RETURN_IF_ERROR(group_.packed().Push(ctx, t, table.table.get(), merged.keys.data(),
+                                                merged.occurrences.data(), merged.gradients.data(),
+                                                merged.keys.size(), now, rate));
       }
     }
     return tensorflow::OkStatus();
   }
 
-  Status UpdateTable(OpKernelContext* ctx, int t, tensorflow::lookup::LookupInterface* table,
-                     const std::vector<int64_t>& keys, const std::vector<float>& gradients, const Request& request) {
-    const SparseOptimizer& optimizer = group_.optimizer();
-    const int row_floats = optimizer.row_floats();
-    const StepConstants constants = optimizer.rule.At(request.step, request.learning_rate);
-    Tensor key_tensor, row_tensor;
-    TF_RETURN_IF_ERROR(group_.Find(ctx, table, keys.data(), keys.size(), &key_tensor, &row_tensor));
-    float* rows = row_tensor.flat<float>().data();
-    const auto update = [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        float* row = rows + i * row_floats;
-        if (TableGroup::LastStep(row, row_floats) == 0) {
-          group_.FillEmbedding(t, keys[i], row);
-          optimizer.FillSlots(row);
-        }
-        optimizer.Update(constants, gradients.data() + i * optimizer.dim, row);
-        TableGroup::SetLastStep(request.step, row_floats, row);
+  // A single worker's share, whose keys need no merging. `scaled` is scratch.
+  Status PushAlone(OpKernelContext* ctx, NativeTable* table, const GradientShare<T>& share, Now now, float rate,
+                   float scale, std::vector<float>* scaled) const {
+    if (share.num_keys == 0) return tensorflow::OkStatus();
+    if constexpr (std::is_same_v<T, float>) {
+      if (scale == 1.0f) {
+        return PushTable(ctx, table, share.keys, share.occurrences, share.gradients, share.num_keys, now, rate);
       }
-    };
+    }
+    scaled->resize(share.num_keys * group_.dim());
+    std::transform(share.gradients, share.gradients + scaled->size(), scaled->begin(),
+                   [scale](T value) { return scale * static_cast<float>(value); });
+    return PushTable(ctx, table, share.keys, share.occurrences, scaled->data(), share.num_keys, now, rate);
+  }
+
+  Status PushTable(OpKernelContext* ctx, NativeTable* table, const int64_t* keys, const uint32_t* occurrences,
+                   const float* gradients, int64_t n, Now now, float rate) const {
     const auto* threads = ctx->device()->tensorflow_cpu_worker_threads();
-    tensorflow::Shard(threads->num_threads, threads->workers, keys.size(), 8 * row_floats, update);
-    return table->Insert(ctx, key_tensor, row_tensor);
+    Table::Parallel parallel;
+    if (n >= kParallelKeys && threads->num_threads > 1) {
+      const int64_t cost = n * (100 + 8 * group_.dim());  // cycles, roughly
+      parallel = [threads, cost](int64_t total, const std::function<void(int64_t, int64_t)>& work) {
+        tensorflow::Shard(threads->num_threads, threads->workers, total, cost / std::max<int64_t>(total, 1), work);
+      };
+    }
+    return Guarded([&] { table->table().Push(keys, occurrences, gradients, n, now, rate, parallel); });
   }
 
   TableGroup group_;
@@ -136,7 +163,12 @@ class Push : public AsyncOpKernel {
   std::string shared_name_;
 };
 
-REGISTER_KERNEL_BUILDER(Name("PsClusterPush").Device(tensorflow::DEVICE_CPU), Push);
+#define REGISTER_PUSH(T) \
+  REGISTER_KERNEL_BUILDER(Name("PsClusterPush").Device(tensorflow::DEVICE_CPU).TypeConstraint<T>("T"), Push<T>)
+REGISTER_PUSH(float);
+REGISTER_PUSH(Eigen::half);
+REGISTER_PUSH(Eigen::bfloat16);
+#undef REGISTER_PUSH
 
 }  // namespace
 }  // namespace ps_cluster

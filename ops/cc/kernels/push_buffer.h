@@ -58,8 +58,8 @@ class PushBuffer : public tensorflow::ResourceBase {
     return tensorflow::OkStatus();
   }
 
-  // Held while rows are read, changed and written back: no update is lost.
-  tensorflow::mutex& apply_mutex() { return apply_mutex_; }
+  // Held while packed rows are read, changed and written back: no update is lost.
+  tensorflow::mutex& packed_mutex() { return packed_mutex_; }
 
  private:
   void Cancel(int64_t step, int64_t rank) {
@@ -78,7 +78,7 @@ class PushBuffer : public tensorflow::ResourceBase {
   }
 
   tensorflow::mutex mutex_;
-  tensorflow::mutex apply_mutex_;
+  tensorflow::mutex packed_mutex_;
   std::map<int64_t, std::map<int64_t, PushedGradients>> waiting_ TF_GUARDED_BY(mutex_);
 };
 

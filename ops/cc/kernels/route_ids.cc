@@ -1,4 +1,4 @@
-// De-duplicates the ids of a step and cuts them by owning PS.
+// De-duplicates and counts the ids of a step and cuts them by owning PS.
 #include <cstring>
 #include <vector>
 
@@ -27,6 +27,7 @@ class UniqueKeys {
     buckets_.assign(buckets, -1);
     keys_.reserve(most);
     tables_.reserve(most);
+    occurrences_.reserve(most);
     owners_.reserve(most);
   }
 
@@ -38,16 +39,21 @@ class UniqueKeys {
         buckets_[b] = index;
         keys_.push_back(key);
         tables_.push_back(table);
+        occurrences_.push_back(1);
         owners_.push_back(OwnerOf(hash, num_ps));
         return index;
       }
-      if (keys_[found] == key && tables_[found] == table) return found;
+      if (keys_[found] == key && tables_[found] == table) {
+        ++occurrences_[found];
+        return found;
+      }
     }
   }
 
   int64_t size() const { return static_cast<int64_t>(keys_.size()); }
   int64_t key(int64_t i) const { return keys_[i]; }
   int table(int64_t i) const { return tables_[i]; }
+  uint32_t occurrences(int64_t i) const { return occurrences_[i]; }
   int owner(int64_t i) const { return owners_[i]; }
 
  private:
@@ -56,6 +62,7 @@ class UniqueKeys {
   std::vector<int64_t> keys_;
   std::vector<int32_t> tables_;
   std::vector<int32_t> owners_;
+  std::vector<uint32_t> occurrences_;
 };
 
 class RouteIds : public OpKernel {
@@ -115,23 +122,29 @@ class RouteIds : public OpKernel {
     }
     std::vector<int64_t> start(count.size());  // row among all PS' rows
     std::vector<int64_t*> keys_out(count.size());
+    std::vector<uint32_t*> occurrences_out(count.size());
     int64_t row = 0;
     for (int p = 0; p < num_ps_; ++p) {
       int64_t num_keys = 0;
       for (int t = 0; t < num_tables; ++t) num_keys += count[p * num_tables + t];
       Tensor* request = nullptr;
       OP_REQUIRES_OK(
-          ctx, ctx->allocate_output(p, TensorShape({kHeaderWords + num_tables + num_keys}), &request));
+          ctx, ctx->allocate_output(p, TensorShape({kHeaderWords + num_tables + num_keys + OccurrenceWords(num_keys)}),
+                                    &request));
       int64_t* words = request->flat<int64_t>().data();
       std::memcpy(words, header.flat<int64_t>().data(), kHeaderWords * sizeof(int64_t));
       int64_t* keys = words + kHeaderWords + num_tables;
+      uint32_t* occurrences = reinterpret_cast<uint32_t*>(keys + num_keys);
+      if (num_keys % 2 == 1) occurrences[num_keys] = 0;
       for (int t = 0; t < num_tables; ++t) {
         const int cell = p * num_tables + t;
         words[kHeaderWords + t] = count[cell];
         start[cell] = row;
         keys_out[cell] = keys;
+        occurrences_out[cell] = occurrences;
         row += count[cell];
         keys += count[cell];
+        occurrences += count[cell];
       }
     }
     std::vector<int32_t> row_of(unique.size());
@@ -139,6 +152,7 @@ class RouteIds : public OpKernel {
       const int cell = unique.owner(u) * num_tables + unique.table(u);
       row_of[u] = static_cast<int32_t>(start[cell]++);
       *keys_out[cell]++ = unique.key(u);
+      *occurrences_out[cell]++ = unique.occurrences(u);
     }
     for (int64_t i = 0; i < total; ++i) positions[i] = row_of[positions[i]];
   }

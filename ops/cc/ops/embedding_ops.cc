@@ -33,16 +33,18 @@ REGISTER_OP("PsClusterRouteIds")
     .Doc(R"doc(
 De-duplicates the ids of all features of a group and cuts them by owning PS.
 
-header: the first 4 words of a request: rank, step, batch rows, learning rate bits.
+header: the first 5 words of a request: rank, step, batch rows, learning rate bits, event hour.
 ids: per feature, int64 [ids of that feature].
-requests: per PS, int64 [4 + tables + keys]: header, keys per table, keys; every key once.
+requests: per PS, int64 [5 + tables + keys + (keys + 1) / 2]: header, keys per table, keys, each once, and how often each
+  occurs, two uint32 in a word.
 positions: int32 [ids of all features]: row of each id in the rows of all PS, one after the other.
 )doc");
 
 REGISTER_OP("PsClusterPull")
     .Input("tables: num_tables * resource")
     .Input("request: int64")
-    .Output("rows: float")
+    .Output("rows: T")
+    .Attr("T: {float, half, bfloat16} = DT_FLOAT")
     .Attr("num_tables: int >= 1")
     .Attr("dim: int >= 1")
     .Attr("optimizer: string")
@@ -62,16 +64,21 @@ REGISTER_OP("PsClusterPull")
     .Doc(R"doc(
 Reads the embedding part of the rows that a request names.
 
-An id without a row gives its initial value when training (the row itself is written by
-the push), and zeros otherwise.
+An id without a row gives what it would start from when training (the row itself is written by
+the push), and zeros or the table's cold value otherwise.
 
-rows: float32 [keys, dim], in the order of the request.
+tables: native tables or TFRA tables of packed rows, float32 [embedding | slots | frequency | last step].
+rows: [keys, dim], in the order of the request.
+dim: width of the tables, of the widest tier.
+optimizer, optimizer_settings, initial_kinds, initial_scales, salts, seed: how packed rows are made; native tables have
+  their own.
 )doc");
 
 REGISTER_OP("PsClusterPush")
     .Input("tables: num_tables * resource")
     .Input("request: int64")
-    .Input("gradients: float")
+    .Input("gradients: T")
+    .Attr("T: {float, half, bfloat16}")
     .Attr("num_tables: int >= 1")
     .Attr("dim: int >= 1")
     .Attr("optimizer: string")
@@ -89,8 +96,9 @@ Applies gradients to the rows that a request names.
 
 Waits until `num_workers` workers have pushed for the same step, sums their gradients in rank order,
 divides by the rows of all batches and applies the optimiser once per key. Ends for all workers together.
+A native table that evicts is swept a little afterwards.
 
-gradients: float32 [keys, dim]: of the summed (not averaged) loss of the worker's batch.
+gradients: [keys, dim]: of the summed (not averaged) loss of the worker's batch.
 shared_name: names the buffer in which workers' gradients meet; one per group of tables.
 )doc");
 
