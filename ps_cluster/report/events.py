@@ -113,8 +113,10 @@ def tables(*, tables: Sequence[Mapping[str, Any]]) -> Event:
 
 
 def evicted(*, step: int, table: str, ids: Sequence[int]) -> Event:
-    """The rows of these ids have gone from a table that logs it, oldest first; at most the newest 4,096 of a PS since the
-    event before."""
+    """The rows of these ids have gone from a table that logs it, oldest first.
+
+    ids: at most the newest 4,096 of a PS since the event before.
+    """
     return _event("evicted", {"step": step, "table": table, "ids": list(ids)})
 
 
