@@ -112,6 +112,14 @@ def tables(*, tables: Sequence[Mapping[str, Any]]) -> Event:
     return _event("tables", {"tables": rows})
 
 
+def evicted(*, step: int, table: str, ids: Sequence[int]) -> Event:
+    """The rows of these ids have gone from a table that logs it, oldest first.
+
+    ids: at most the newest 4,096 of a PS since the event before.
+    """
+    return _event("evicted", {"step": step, "table": table, "ids": list(ids)})
+
+
 def saved(*, path: str, what: str = "checkpoint") -> Event:
     """Something lies on disk, whole, at `path`: `checkpoint`, `report`, `TensorBoard`, … as a person would
     call it."""

@@ -45,6 +45,8 @@ class Renderer:
             self._display.block(summary.result(self._status))
         if "done" in self._status.last and "next" in self._status.last and kind in ("done", "next"):
             self._display.block(summary.commands(self._status.last["next"]))
+        if kind == "evicted":
+            self._display.line(summary.evicted(event))
 
     def note(self, text: str) -> None:
         """A line of the caller's own, such as `2 PS are ready`."""

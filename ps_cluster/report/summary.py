@@ -11,6 +11,7 @@ from ps_cluster.report.tiers import in_words
 
 _SHOWN_FILES = 5
 _SHOWN_COLUMNS = 5
+_SHOWN_IDS = 10
 
 
 class Block(NamedTuple):
@@ -104,6 +105,14 @@ def result(status: Status) -> Block:
 def commands(event: Mapping[str, Any]) -> Block:
     """The next commands to try, from a `next` event."""
     return Block("Next", [("", line) for command, why in event["commands"] for line in (command, f"    {why}")])
+
+
+def evicted(event: Mapping[str, Any]) -> str:
+    """The ids that eviction removed, as a line."""
+    ids = event["ids"]
+    more = f" and {count(len(ids) - _SHOWN_IDS)} more" if len(ids) > _SHOWN_IDS else ""
+    shown = ", ".join(str(one) for one in ids[:_SHOWN_IDS])
+    return f"step {count(event['step'])}: {counted(len(ids), 'id')} evicted from {event['table']}: {shown}{more}"
 
 
 def _left_out(files: Sequence[str]) -> list[tuple[str, str]]:

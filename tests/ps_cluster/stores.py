@@ -96,8 +96,8 @@ def info_of(step: int = 1, batch_rows: int = 1, factor: float = 1.0) -> StepInfo
     return StepInfo(tf.cast(step, tf.int64), tf.cast(batch_rows, tf.int64), tf.cast(factor, tf.float32))
 
 
-def look_up(store: PsEmbeddingStore, ids: Mapping, training: bool = True) -> dict:
-    looked_up = store.lookup(ids, info_of(), training)
+def look_up(store: PsEmbeddingStore, ids: Mapping, training: bool = True, step: int = 1) -> dict:
+    looked_up = store.lookup(ids, info_of(step), training)
     return looked_up.vectors(looked_up.rows)
 
 

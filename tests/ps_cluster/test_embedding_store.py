@@ -309,6 +309,9 @@ def test_evicted_ids_are_told_where_the_table_logs_them() -> None:
     looked_up = store.lookup({"user": every, "item": every}, now, training=False)
     there = looked_up.vectors(looked_up.rows)["user"].numpy().any(axis=1)
     assert there.tolist() == [False, False, False, True, True, True]
+    # Evaluation, which is of no step, sees the same.
+    evaluated = look_up(store, {"user": every, "item": every}, training=False, step=0)["user"].numpy()
+    assert evaluated.any(axis=1).tolist() == there.tolist()
     # Their memory comes back little by little, as steps go by.
     told: list[int] = []
     for _ in range(1000):

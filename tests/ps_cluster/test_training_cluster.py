@@ -163,9 +163,9 @@ def test_the_report_tells_the_run(twins: tuple[Run, Run], report: dict[str, Any]
     assert report["dense_parameters"] == sum(
         weight.size for name, weight in weights.items() if name.startswith("model/")
     )
-    # key, embedding, optimiser's slots, step of the last update
-    bytes_of = {"user": 8 + 4 * (3 * 4 + 1), "items": 8 + 4 * (3 * 4 + 1), "shop": 8 + 4 * (3 * 6 + 1)}
-    bytes_of["tags"] = 8 + 4 * (2 * 6 + 1)
+    # key, embedding, optimiser's slots, frequency, step of the last update
+    bytes_of = {"user": 8 + 4 * (3 * 4 + 2), "items": 8 + 4 * (3 * 4 + 2), "shop": 8 + 4 * (3 * 6 + 2)}
+    bytes_of["tags"] = 8 + 4 * (2 * 6 + 2)
     tables = {table["name"]: table for table in report["tables"]}
     for name, rows in tables_of(run).items():
         assert (tables[name]["rows"], tables[name]["bytes"]) == (len(rows), len(rows) * bytes_of[name])

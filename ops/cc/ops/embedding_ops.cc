@@ -35,8 +35,8 @@ De-duplicates the ids of all features of a group and cuts them by owning PS.
 
 header: the first 5 words of a request: rank, step, batch rows, learning rate bits, event hour.
 ids: per feature, int64 [ids of that feature].
-requests: per PS, int64 [5 + tables + keys + (keys + 1) / 2]: header, keys per table, keys, each once, and how often each
-  occurs, two uint32 in a word.
+requests: per PS, int64 [5 + tables + keys + (keys + 1) / 2]: header, keys per table, keys, each once, and how often
+  each occurs, two uint32 in a word.
 positions: int32 [ids of all features]: row of each id in the rows of all PS, one after the other.
 )doc");
 

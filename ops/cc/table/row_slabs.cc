@@ -98,6 +98,7 @@ void RowSlabs::Grow() {
   bytes_ += bytes_to_grow();
   if (slabs_.empty()) {
     slabs_.push_back(Make(NextRows(0)));
+    hint_ = 0;
     room_ += slabs_[0].rows;
   } else if (slabs_.size() == 1 && slabs_[0].base != nullptr && slabs_[0].rows < slab_rows_) {
     Slab old = slabs_[0];
@@ -107,6 +108,7 @@ void RowSlabs::Grow() {
     bigger.live = old.live;
     room_ += bigger.rows - old.rows;
     slabs_[0] = bigger;
+    hint_ = 0;
     Delete(old);
   } else {
     uint32_t slab = 0;

@@ -33,7 +33,7 @@ class RowSlabs {
   RowBits* BitsOf(uint32_t row) const {
     return reinterpret_cast<RowBits*>(slabs_[row >> shift_].base) - 1 - ((row & mask_) >> 6);
   }
-  static uint64_t Bit(uint32_t row) { return uint64_t{1} << (row & 63); }
+  uint64_t Bit(uint32_t row) const { return uint64_t{1} << (row & mask_ & 63); }
 
   int64_t stride() const { return stride_; }
   int64_t live() const { return live_; }

@@ -287,8 +287,9 @@ void SubTable::InsertRow(int64_t key, uint64_t hash, int row_class, const RowMet
   if (ref == kNone) return;
   char* const row = RowOf(ref);
   layout().SetMeta(row, meta);
+  if (row_class == 0) return;
   std::memcpy(layout().Values(row), values, layout().of(row_class).row_bytes);
-  if (row_class > 0) hot_keys_.Note(key, rules().expiry().Frequency(row_class, meta, meta.last_step));
+  hot_keys_.Note(key, rules().expiry().Frequency(row_class, meta, meta.last_step));
 }
 
 uint32_t SubTable::Create(int64_t key, uint64_t hash, int row_class) {
@@ -297,7 +298,7 @@ uint32_t SubTable::Create(int64_t key, uint64_t hash, int row_class) {
   if (number == kNone) return kNone;
   const uint32_t ref = RefOf(row_class, number);
   index_.Insert(hash, ref);
-  slabs_[row_class].BitsOf(number)->dirty |= RowSlabs::Bit(number);
+  slabs_[row_class].BitsOf(number)->dirty |= slabs_[row_class].Bit(number);
   HeaderOf(RowOf(ref))->key = key;
   return ref;
 }
@@ -306,7 +307,7 @@ uint32_t SubTable::Move(uint64_t hash, uint32_t ref, int row_class, Scratch* scr
   const uint32_t number = TakeRow(row_class, ref);
   if (number == kNone) return kNone;
   const uint32_t moved = RefOf(row_class, number);
-  slabs_[row_class].BitsOf(number)->dirty |= RowSlabs::Bit(number);
+  slabs_[row_class].BitsOf(number)->dirty |= slabs_[row_class].Bit(number);
   const RowClass& before = layout().of(ClassOf(ref));
   const RowClass& after = layout().of(row_class);
   char* const from = RowOf(ref);
@@ -582,7 +583,8 @@ void SubTable::SetAside(uint32_t ref) {
     for (size_t c = 0; c < aside_.size(); ++c) aside_[c].row_class = static_cast<int>(c);
   }
   AppendRow(layout(), RowOf(ref), &aside_[ClassOf(ref)]);
-  slabs_[ClassOf(ref)].BitsOf(NumberOf(ref))->pending &= ~RowSlabs::Bit(NumberOf(ref));
+  const RowSlabs& slabs = slabs_[ClassOf(ref)];
+  slabs.BitsOf(NumberOf(ref))->pending &= ~slabs.Bit(NumberOf(ref));
 }
 
 void SubTable::TakePending(int64_t rows, uint32_t* cursor, RowBlock* block) {
@@ -593,7 +595,7 @@ void SubTable::TakePending(int64_t rows, uint32_t* cursor, RowBlock* block) {
     *cursor = row;
     if (row == kNone || rows-- == 0) return;
     AppendRow(layout(), slabs.At(row), block);
-    slabs.BitsOf(row)->pending &= ~RowSlabs::Bit(row);
+    slabs.BitsOf(row)->pending &= ~slabs.Bit(row);
     *cursor = row + 1;
   }
 }

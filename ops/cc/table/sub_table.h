@@ -133,8 +133,9 @@ class alignas(64) SubTable {
 
   // Before a row or its header is written.
   void BeforeChange(uint32_t ref) {
-    RowBits* const bits = slabs_[ClassOf(ref)].BitsOf(NumberOf(ref));
-    const uint64_t bit = RowSlabs::Bit(NumberOf(ref));
+    const RowSlabs& slabs = slabs_[ClassOf(ref)];
+    RowBits* const bits = slabs.BitsOf(NumberOf(ref));
+    const uint64_t bit = slabs.Bit(NumberOf(ref));
     if (bits->pending & bit) SetAside(ref);
     bits->dirty |= bit;
   }

@@ -61,6 +61,12 @@ void ChangeAll(TableCore* core, const int64_t* keys, int64_t n, const Change& ch
           [&](SubTable* sub, const BatchItem& item) { change(sub, item.key, item.hash, int64_t{item.position}); });
 }
 
+void Raise(std::atomic<uint32_t>* newest, uint32_t value) {
+  uint32_t before = newest->load(std::memory_order_relaxed);
+  while (before < value && !newest->compare_exchange_weak(before, value, std::memory_order_relaxed)) {
+  }
+}
+
 }  // namespace
 
 class Table::Impl : public TableCore {
@@ -78,6 +84,8 @@ int Table::dim(int row_class) const { return impl_->rules().layout().of(row_clas
 int64_t Table::RowBytes(int row_class) const { return impl_->rules().layout().of(row_class).row_bytes; }
 
 void Table::Pull(const int64_t* keys, int64_t n, Now now, bool training, float* out) {
+  if (now.step == 0) now.step = impl_->newest_step.load(std::memory_order_relaxed);
+  if (now.hour == 0) now.hour = impl_->newest_hour.load(std::memory_order_relaxed);
   const TableRules& rules = impl_->rules();
   const RowLayout& layout = rules.layout();
   const int width = rules.width();
@@ -117,6 +125,8 @@ void Table::Pull(const int64_t* keys, int64_t n, Now now, bool training, float* 
 
 void Table::Push(const int64_t* keys, const uint32_t* counts, const float* gradients, int64_t n, Now now,
                  float learning_rate, const Parallel& parallel) {
+  Raise(&impl_->newest_step, now.step);
+  Raise(&impl_->newest_hour, now.hour);
   const TableRules& rules = impl_->rules();
   const RowLayout& layout = rules.layout();
   const int width = rules.width();
@@ -269,6 +279,10 @@ void Table::InsertRows(const RowBlock& block) {
          static_cast<int64_t>(block.rows.size()));
   // Other kinds of admission have no use for counts of keys.
   if (row_class == 0 && impl_->rules().admission() != AdmissionKind::kExact) return;
+  for (const RowMeta& meta : block.meta) {
+    Raise(&impl_->newest_step, meta.last_step);
+    Raise(&impl_->newest_hour, meta.last_hour);
+  }
   Scratch scratch;
   ChangeAll(impl_.get(), block.keys.data(), n, [&](SubTable* sub, int64_t key, uint64_t hash, int64_t position) {
     sub->InsertRow(key, hash, row_class, block.meta[position], block.rows.data() + position * bytes, &scratch);
