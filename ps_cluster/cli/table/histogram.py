@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 
 from ps_cluster.cli.table.opened import add_place, opened
-from ps_cluster.report.text import count
 
 _BAR = 40
 
@@ -29,6 +28,7 @@ def run(args: argparse.Namespace) -> int:
         import numpy as np
 
         from ps_cluster.checkpoint.rows import rows_of
+        from ps_cluster.report.text import count
 
         # Bucket 0 is below 1, bucket k from 2^(k-1) to below 2^k.
         buckets = np.zeros([2, 34], np.int64)

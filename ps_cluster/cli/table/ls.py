@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 
 from ps_cluster.cli.table.opened import add_place, opened
-from ps_cluster.report.text import count, size
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -19,6 +18,7 @@ def run(args: argparse.Namespace) -> int:
     """List; one line a table."""
     with opened(args.checkpoint) as checkpoint:
         from ps_cluster.checkpoint.rows import rows_of
+        from ps_cluster.report.text import count, size
 
         lines = [("table", "rows", "counted", "dim", "values", "optimizer", "engine", "files", "bytes")]
         for name in sorted(checkpoint.tables()):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 
 from ps_cluster.cli.table.opened import add_place, opened
-from ps_cluster.report.text import count
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -25,6 +24,7 @@ def run(args: argparse.Namespace) -> int:
         import numpy as np
 
         from ps_cluster.checkpoint.rows import rows_of
+        from ps_cluster.report.text import count
 
         number = max(args.number, 0)
         best = np.zeros([0, 4])  # frequency, last step, dim, position in keys
