@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import statistics
 import time
 from collections.abc import Callable
@@ -93,6 +94,8 @@ def _fill_with_zeros(insert: Callable[[tf.Tensor, tf.Tensor], None], rows: int, 
 def _in_turn(sides: dict[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
     """CPU seconds of this process by side, the sides in turn; the first round, a warm-up, is left out."""
     costs: dict[str, list[float]] = {name: [] for name in sides}
+    gc.collect()
+    gc.freeze()  # else the garbage collector walks all of TensorFlow every few calls
     for repeat in range(repeats + 1):
         for name, run in sides.items():
             started = time.process_time()
