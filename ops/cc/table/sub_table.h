@@ -65,14 +65,20 @@ class alignas(64) SubTable {
   Latch latch;
 
   // --- Rows ------------------------------------------------------------------------------------------------------
+  // What leads to a row, in the order of its use. The last two go by what the index guesses; `bits`: also what a change
+  // touches beside the row.
+  void PrefetchIndexPlace(uint64_t hash) const { index_.PrefetchPlace(hash); }
   void PrefetchIndex(uint64_t hash) const { index_.Prefetch(hash); }
-  // The lines of the row that the index guesses; `bits`: what a change touches beside it.
+  void PrefetchRowPlace(uint64_t hash) const {
+    const uint32_t ref = index_.Guess(hash);
+    if (ref != kNone) slabs_[ClassOf(ref)].PrefetchPlace(NumberOf(ref));
+  }
   void PrefetchRow(uint64_t hash, int lines, bool bits) const {
     const uint32_t ref = index_.Guess(hash);
     if (ref == kNone) return;
     const char* row = RowOf(ref);
-    for (int i = 0; i < lines; ++i) __builtin_prefetch(row + 64 * i);
-    if (bits) __builtin_prefetch(slabs_[ClassOf(ref)].BitsOf(NumberOf(ref)));
+    for (int i = 0; i < lines; ++i) Prefetch(row + 64 * i);
+    if (bits) Prefetch(slabs_[ClassOf(ref)].BitsOf(NumberOf(ref)));
   }
   uint32_t Find(int64_t key, uint64_t hash) const {
     return index_.Find(hash, [&](uint32_t ref) { return HeaderOf(RowOf(ref))->key == key; });
