@@ -78,9 +78,9 @@ def case(name: str, samples: Samples, full: bool) -> Result:
         answers_equal=equal,
         compared=(
             f"`ps-cluster data convert`, {PROCESS_MIB} MB for the rows of each process, synthetic log of "
-            f"{table.num_rows:,} rows, {table.num_columns} columns, {_FILES} CSV files by time, sorted by {' and '.join(SORT)}: two "
-            f"processes against one on {len(os.sched_getaffinity(0))} cores, start included, {_REPEATS[full]} pairs in turn\n"
-            + "\n".join(lines)
+            f"{table.num_rows:,} rows, {table.num_columns} columns, {_FILES} CSV files by time, sorted by "
+            f"{' and '.join(SORT)}: two processes against one on {len(os.sched_getaffinity(0))} cores, start included, "
+            f"{_REPEATS[full]} pairs in turn\n" + "\n".join(lines)
         ),
     )
 
