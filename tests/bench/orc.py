@@ -41,8 +41,12 @@ def main() -> int:
                 "read_where_vs_tfrecord_strings": lambda full: orc_reading.where_case(
                     "read_where_vs_tfrecord_strings", made, full
                 ),
-                "read_all_vs_pyarrow": lambda full: orc_reading.pyarrow_case("read_all_vs_pyarrow", made, full),
-                "native_vs_tfio": lambda full: orc_reading.native_case("native_vs_tfio", made, full),
+                "read_all_vs_pyarrow": lambda full: orc_reading.decoding_case(
+                    "read_all_vs_pyarrow", made, "tfio", "pyarrow", full
+                ),
+                "native_vs_tfio": lambda full: orc_reading.decoding_case(
+                    "native_vs_tfio", made, "native", "tfio", full
+                ),
                 "shuffle_auc": lambda full: orc_shuffle.case("shuffle_auc", made, full),
                 "convert": lambda full: orc_convert.case("convert", made, full),
                 "memory": lambda full: orc_memory.case("memory", made, full),
