@@ -61,7 +61,9 @@ class DataSection(_Section):
         "columns with numbers, e.g. `day >= 20260101 and country in (3, 7)`. Default: all rows.",
     )
     shuffle_rows: NonNegativeInt = Field(
-        65536, description="Rows in the shuffle window of training data; 0 keeps the files' order."
+        262_144,
+        description="Rows in the shuffle window of training data; 0 keeps the files' order. Each worker has about two "
+        "windows in memory. A log in the order of its users needs a large one.",
     )
     interleave_stripes: PositiveInt = Field(
         8, description="Stripes of training data that take turns while shuffling; all of them are in memory."
