@@ -68,8 +68,10 @@ class _Window:
         return self._rows.take(self._order[start : start + rows])
 
 
-def batches(shard: Shard, threads: int, watcher: Watcher) -> Generator[Batch, None, None]:
+def batches(shard: Shard, threads: int, watcher: Watcher, together_rows: int = 1) -> Generator[list[Batch], None, None]:
     """The batches of all epochs from `spec.start` on; every row of `shard` that is kept comes once an epoch.
+
+    Those that are ready at the same time come together, up to `together_rows` rows.
 
     All batches have `spec.batch_rows` rows but the last of an epoch, which may have fewer, or is left out with
     `spec.drop_remainder`. `threads` decode; the batches do not depend on how many.
@@ -81,6 +83,8 @@ def batches(shard: Shard, threads: int, watcher: Watcher) -> Generator[Batch, No
     runs = itertools.chain.from_iterable(epoch.runs() for epoch in epochs)
     parts = decoded(runs, spec, threads, watcher)
     pending = np.zeros(1 + len(spec.columns), np.int64)
+    most = max(together_rows // spec.batch_rows, 1)
+    ready: list[Batch] = []
     try:
         for epoch in epochs:
             windows = epoch.windows(parts)
@@ -92,12 +96,18 @@ def batches(shard: Shard, threads: int, watcher: Watcher) -> Generator[Batch, No
                 cuts.append(window.take(rows))
                 missing -= rows
                 if not window.left:
+                    if ready:
+                        yield ready
+                        ready = []
                     window = None  # its memory is needed for the next one
                     window = _next_window(windows, pending)
                 if not missing or (window is None and not spec.drop_remainder):
-                    yield Batch(epoch.number, _joined(cuts), pending.copy())
+                    ready.append(Batch(epoch.number, _joined(cuts), pending.copy()))
                     pending[:] = 0
                     cuts, missing = [], spec.batch_rows
+                    if len(ready) == most or window is None:
+                        yield ready
+                        ready = []
     finally:
         parts.close()
 

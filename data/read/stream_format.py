@@ -1,17 +1,21 @@
-"""How batches travel from the reader process to TensorFlow: one Arrow row is one batch.
+"""How batches travel from the reader process to TensorFlow: one Arrow row is one batch, a message has several.
 
-Every column of the stream is a list whose single entry holds a whole batch, so that lists of any length
+Every column of the stream is a list each of whose entries holds a whole batch, so that lists of any length
 travel without padding. A scalar column takes one column of the stream (`[rows]`); a list column takes two:
 its values `[values]` int64 and its row splits `[rows + 1]` int64. Sampling adds two scalar columns, weight and
-offset. The last column is the trailer, int64 `[4 + columns]`: batch number (counted from 0 over the whole stream),
-rows, epoch, rows lost, then of each declared column the nulls that were filled. The receiver must check the trailer:
-tensorflow-io's client takes a message that was cut short for complete, and its end, which is the trailer, is then
-memory that was never written.
+offset. The last column is the trailer, int64 `[5 + columns]`: batch number (counted from 0 over the whole stream),
+rows, epoch, rows lost, then of each declared column the nulls that were filled, then the seal, which is a key of this
+reader plus the batch number.
+
+The receiver must check the seal. tensorflow-io's client takes a message that was cut short for complete, and its end is
+then memory that was never written: zeros, or what an earlier message has left there. Trailers are the last bytes of a
+message, so the right seal shows that all of its batch has arrived. What could hold the same seal at the same place is
+only the same message of the same reader, the key being random.
 """
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +29,9 @@ END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 MESSAGE_BYTES_MAX = 2**31 - 2**16
 """tensorflow-io's client reads a message by one `recv`, which gives less than asked for beyond this."""
+
+_TOGETHER_BYTES = 2**24
+"""Batches that have more travel in several messages, which both processes hold in memory."""
 
 
 def stream_types(spec: ReadSpec) -> list[pa.DataType]:
@@ -40,31 +47,47 @@ def stream_schema(spec: ReadSpec) -> pa.Schema:
     return pa.schema([(str(i), pa.list_(kind)) for i, kind in enumerate(stream_types(spec))])
 
 
-def to_message(batch: Batch, schema: pa.Schema, number: int) -> pa.Buffer:
-    """Batch `number` as one message of the stream. Raises `ValueError` when it is too large for the
-    receiver."""
-    flat: list[pa.Array] = []
-    for array in batch.rows.columns:
-        if pa.types.is_list(array.type):
-            splits = array.offsets.to_numpy().astype(np.int64)
-            flat += [array.flatten(), pa.array(splits - splits[0])]
-        else:
-            flat.append(array)
-    rows = batch.rows.num_rows
-    flat.append(pa.array([number, rows, batch.epoch, *batch.counts.tolist()], pa.int64()))
-    entries = [
-        pa.Array.from_buffers(field.type, 1, [None, _one_entry(len(a))], children=[a]) for a, field in zip(flat, schema)
-    ]
-    message = pa.RecordBatch.from_arrays(entries, schema=schema).serialize()
+def to_messages(batches: Sequence[Batch], schema: pa.Schema, key: int, number: int) -> Iterator[pa.Buffer]:
+    """`batches`, whose first is number `number` of the stream, as messages, one if they fit. Raises `ValueError` for a
+    batch that is too large for the receiver."""
+    if len(batches) > 1 and sum(batch.rows.nbytes for batch in batches) > _TOGETHER_BYTES:
+        middle = len(batches) // 2
+        yield from to_messages(batches[:middle], schema, key, number)
+        yield from to_messages(batches[middle:], schema, key, number + middle)
+        return
+    message = _message(batches, schema, key, number)
     if message.size > MESSAGE_BYTES_MAX:
         raise ValueError(
-            f"a batch of {rows} rows takes {message.size} bytes, more than the {MESSAGE_BYTES_MAX} "
+            f"a batch of {batches[0].rows.num_rows} rows takes {message.size} bytes, more than the {MESSAGE_BYTES_MAX} "
             "that can be sent at once; use a smaller batch size or a smaller max_length"
         )
-    return message
+    yield message
 
 
-@functools.lru_cache(64)
-def _one_entry(length: int) -> pa.Buffer:
-    """The offsets of a list array whose single entry has `length` values. Most columns of a batch have the same."""
-    return pa.py_buffer(np.array([0, length], np.int32))
+def _message(batches: Sequence[Batch], schema: pa.Schema, key: int, number: int) -> pa.Buffer:
+    stream: list[list[pa.Array]] = []
+    for arrays in zip(*(batch.rows.columns for batch in batches)):
+        if pa.types.is_list(arrays[0].type):
+            stream += [[array.flatten() for array in arrays], [_splits(array) for array in arrays]]
+        else:
+            stream.append(list(arrays))
+    trailers = [
+        [n, batch.rows.num_rows, batch.epoch, *batch.counts.tolist(), key + n]
+        for n, batch in enumerate(batches, number)
+    ]
+    stream.append([pa.array(trailer, pa.int64()) for trailer in trailers])
+    offsets: dict[tuple[int, ...], pa.Buffer] = {}  # most columns have the same
+    columns = []
+    for entries, field in zip(stream, schema):
+        lengths = tuple(map(len, entries))
+        if lengths not in offsets:
+            offsets[lengths] = pa.py_buffer(np.cumsum((0, *lengths), dtype=np.int32))
+        values = pa.concat_arrays(entries) if len(entries) > 1 else entries[0]
+        columns.append(pa.Array.from_buffers(field.type, len(entries), [None, offsets[lengths]], 0, children=[values]))
+    return pa.RecordBatch.from_arrays(columns, schema=schema).serialize()
+
+
+def _splits(array: pa.ListArray) -> pa.Array:
+    splits = array.offsets.to_numpy().astype(np.int64)
+    splits -= splits[0]
+    return pa.array(splits)
