@@ -15,12 +15,13 @@ only the same message of the same reader, the key being random.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
 
-from data.read.batches import Batch
+from data.read.batches import Batches
 from data.read.part_reader import output_schema
 from data.read.read_spec import ReadSpec
 
@@ -31,7 +32,7 @@ MESSAGE_BYTES_MAX = 2**31 - 2**16
 """tensorflow-io's client reads a message by one `recv`, which gives less than asked for beyond this."""
 
 _TOGETHER_BYTES = 2**24
-"""Batches that have more travel in several messages, which both processes hold in memory."""
+"""Batches of more together travel in several messages: both processes hold a message in memory."""
 
 
 def stream_types(spec: ReadSpec) -> list[pa.DataType]:
@@ -47,10 +48,10 @@ def stream_schema(spec: ReadSpec) -> pa.Schema:
     return pa.schema([(str(i), pa.list_(kind)) for i, kind in enumerate(stream_types(spec))])
 
 
-def to_messages(batches: Sequence[Batch], schema: pa.Schema, key: int, number: int) -> Iterator[pa.Buffer]:
+def to_messages(batches: Batches, schema: pa.Schema, key: int, number: int) -> Iterator[pa.Buffer]:
     """`batches`, whose first is number `number` of the stream, as messages, one if they fit. Raises `ValueError` for a
     batch that is too large for the receiver."""
-    if len(batches) > 1 and sum(batch.rows.nbytes for batch in batches) > _TOGETHER_BYTES:
+    if len(batches) > 1 and batches.rows.nbytes > _TOGETHER_BYTES:
         middle = len(batches) // 2
         yield from to_messages(batches[:middle], schema, key, number)
         yield from to_messages(batches[middle:], schema, key, number + middle)
@@ -58,36 +59,37 @@ def to_messages(batches: Sequence[Batch], schema: pa.Schema, key: int, number: i
     message = _message(batches, schema, key, number)
     if message.size > MESSAGE_BYTES_MAX:
         raise ValueError(
-            f"a batch of {batches[0].rows.num_rows} rows takes {message.size} bytes, more than the {MESSAGE_BYTES_MAX} "
+            f"a batch of {batches.batch_rows} rows takes {message.size} bytes, more than the {MESSAGE_BYTES_MAX} "
             "that can be sent at once; use a smaller batch size or a smaller max_length"
         )
     yield message
 
 
-def _message(batches: Sequence[Batch], schema: pa.Schema, key: int, number: int) -> pa.Buffer:
-    stream: list[list[pa.Array]] = []
-    for arrays in zip(*(batch.rows.columns for batch in batches)):
-        if pa.types.is_list(arrays[0].type):
-            stream += [[array.flatten() for array in arrays], [_splits(array) for array in arrays]]
+def _message(batches: Batches, schema: pa.Schema, key: int, number: int) -> pa.Buffer:
+    count, rows = len(batches), batches.batch_rows
+    even = _even_entries(count, rows)
+    columns: list[tuple[pa.Array, pa.Buffer]] = []
+    for array in batches.rows.columns:
+        if pa.types.is_list(array.type):
+            splits = array.offsets.to_numpy()
+            starts = splits[::rows]
+            own = np.lib.stride_tricks.sliding_window_view(splits, rows + 1)[::rows] - starts[:-1, np.newaxis]
+            columns.append((array.flatten(), pa.py_buffer(starts - splits[0])))
+            columns.append((pa.array(own.ravel(), pa.int64()), _even_entries(count, rows + 1)))
         else:
-            stream.append(list(arrays))
-    trailers = [
-        [n, batch.rows.num_rows, batch.epoch, *batch.counts.tolist(), key + n]
-        for n, batch in enumerate(batches, number)
+            columns.append((array, even))
+    numbers = np.arange(number, number + count)
+    fields = [numbers, np.full(count, rows), np.full(count, batches.epoch), *batches.counts.T, numbers + key]
+    trailers = np.stack(fields, axis=1)
+    columns.append((pa.array(trailers.ravel()), _even_entries(count, trailers.shape[1])))
+    arrays = [
+        pa.Array.from_buffers(field.type, count, [None, offsets], 0, children=[values])
+        for (values, offsets), field in zip(columns, schema)
     ]
-    stream.append([pa.array(trailer, pa.int64()) for trailer in trailers])
-    offsets: dict[tuple[int, ...], pa.Buffer] = {}  # most columns have the same
-    columns = []
-    for entries, field in zip(stream, schema):
-        lengths = tuple(map(len, entries))
-        if lengths not in offsets:
-            offsets[lengths] = pa.py_buffer(np.cumsum((0, *lengths), dtype=np.int32))
-        values = pa.concat_arrays(entries) if len(entries) > 1 else entries[0]
-        columns.append(pa.Array.from_buffers(field.type, len(entries), [None, offsets[lengths]], 0, children=[values]))
-    return pa.RecordBatch.from_arrays(columns, schema=schema).serialize()
+    return pa.RecordBatch.from_arrays(arrays, schema=schema).serialize()
 
 
-def _splits(array: pa.ListArray) -> pa.Array:
-    splits = array.offsets.to_numpy().astype(np.int64)
-    splits -= splits[0]
-    return pa.array(splits)
+@functools.lru_cache(64)
+def _even_entries(count: int, length: int) -> pa.Buffer:
+    """The offsets of a list array whose `count` entries have `length` values each."""
+    return pa.py_buffer(np.arange(count + 1, dtype=np.int32) * np.int32(length))

@@ -25,7 +25,7 @@ from data.files import open_input
 from data.format.tail import column_id, read_tail, stripe_streams
 from data.orc_writer import OrcWriter, Settings
 from data.read.arrow_stream import BatchReader, _dataset
-from data.read.batches import Batch
+from data.read.batches import Batches
 from data.read.footers import read_footer
 from data.read.part_reader import output_schema
 from data.read.read_spec import ReadSpec
@@ -223,10 +223,8 @@ def read_cut_messages(folder):
     spec = ReadSpec((), (Column("items", "int64_list"),), 3)
     schema = stream_schema(spec)
     items = [[[number], [], [7, number]] for number in range(4)]
-    batches = [
-        Batch(0, pa.record_batch([rows], output_schema(spec)), np.array([number, 9]))
-        for number, rows in enumerate(items)
-    ]
+    counts = np.stack([np.arange(4), np.full(4, 9)], axis=1)
+    batches = Batches(0, pa.record_batch([list(itertools.chain(*items))], output_schema(spec)), counts)
     expected = [(rows, [number, 3, 0, number, 9]) for number, rows in enumerate(items)]
     cuts = None
     for attempt in itertools.count():
