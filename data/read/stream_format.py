@@ -25,9 +25,6 @@ from data.read.batches import Batches
 from data.read.part_reader import output_schema
 from data.read.read_spec import ReadSpec
 
-END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
-"""Sent after the last batch, and only then: a connection that ends without it is an error at the receiver."""
-
 MESSAGE_BYTES_MAX = 2**31 - 2**16
 """tensorflow-io's client reads a message by one `recv`, which gives less than asked for beyond this."""
 
@@ -48,7 +45,7 @@ def stream_schema(spec: ReadSpec) -> pa.Schema:
     return pa.schema([(str(i), pa.list_(kind)) for i, kind in enumerate(stream_types(spec))])
 
 
-def to_messages(batches: Batches, schema: pa.Schema, key: int, number: int) -> Iterator[pa.Buffer]:
+def to_messages(batches: Batches, schema: pa.Schema, key: int, number: int) -> Iterator[pa.RecordBatch]:
     """`batches`, whose first is number `number` of the stream, as messages, one if they fit. Raises `ValueError` for a
     batch that is too large for the receiver."""
     if len(batches) > 1 and batches.rows.nbytes > _TOGETHER_BYTES:
@@ -57,15 +54,16 @@ def to_messages(batches: Batches, schema: pa.Schema, key: int, number: int) -> I
         yield from to_messages(batches[middle:], schema, key, number + middle)
         return
     message = _message(batches, schema, key, number)
-    if message.size > MESSAGE_BYTES_MAX:
+    size = pa.ipc.get_record_batch_size(message)
+    if size > MESSAGE_BYTES_MAX:
         raise ValueError(
-            f"a batch of {batches.batch_rows} rows takes {message.size} bytes, more than the {MESSAGE_BYTES_MAX} "
+            f"a batch of {batches.batch_rows} rows takes {size} bytes, more than the {MESSAGE_BYTES_MAX} "
             "that can be sent at once; use a smaller batch size or a smaller max_length"
         )
     yield message
 
 
-def _message(batches: Batches, schema: pa.Schema, key: int, number: int) -> pa.Buffer:
+def _message(batches: Batches, schema: pa.Schema, key: int, number: int) -> pa.RecordBatch:
     count, rows = len(batches), batches.batch_rows
     even = _even_entries(count, rows)
     columns: list[tuple[pa.Array, pa.Buffer]] = []
@@ -86,7 +84,7 @@ def _message(batches: Batches, schema: pa.Schema, key: int, number: int) -> pa.B
         pa.Array.from_buffers(field.type, count, [None, offsets], 0, children=[values])
         for (values, offsets), field in zip(columns, schema)
     ]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema).serialize()
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 @functools.lru_cache(64)

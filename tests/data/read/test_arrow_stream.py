@@ -29,13 +29,14 @@ from data.read.batches import Batches
 from data.read.footers import read_footer
 from data.read.part_reader import output_schema
 from data.read.read_spec import ReadSpec
-from data.read.stream_format import END_OF_STREAM, stream_schema, to_messages
+from data.read.stream_format import stream_schema, to_messages
 from data.sample.sampling import Constant, Factor, Sampling, sample
 from data.where import parse
 from tests.data import orc_files
 
 ROOT = Path(__file__).resolve().parents[3]
 COLUMNS = (Column("items", "int64_list"), Column("id", "int64"), Column("score", "float32"))
+END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 KEY = 0x0123456789ABCDEF
 
 
@@ -230,7 +231,10 @@ def read_cut_messages(folder):
     for attempt in itertools.count():
         # Memory may still hold the messages of the attempts before: no byte of a seal may be the same.
         key = int.from_bytes(bytes([1 + attempt % 100] * 8), "little")
-        whole, cut = (b"".join(map(bytes, to_messages(batches[n : n + 2], schema, key, n))) for n in (0, 2))
+        whole, cut = (
+            b"".join(m.serialize().to_pybytes() for m in to_messages(batches[n : n + 2], schema, key, n))
+            for n in (0, 2)
+        )
         cuts = cuts or [*range(1, 2 * CUT_TRAILER_BYTES + 1), *range(2 * CUT_TRAILER_BYTES + 1, len(cut), 61)]
         if attempt == len(cuts):
             return
