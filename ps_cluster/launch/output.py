@@ -89,6 +89,29 @@ def claimed_output(folder: Path, job_name: str, overwrite: bool = False) -> Iter
         os.close(lock)
 
 
+def refuse_checkpoints(folder: Path, overwrite: bool) -> None:
+    """Returns when a run may write its checkpoints to a local `folder` of the user's choice, which the first one would
+    clear of those of an earlier training.
+
+    Raises:
+      UserError: the folder cannot be made or written, or holds checkpoints and `overwrite` is False.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        steps = sorted(path.name for path in folder.glob("step-*"))
+    except OSError as error:
+        raise UserError(
+            f"checkpoint.folder: expected a folder that can be written, found {_why(folder, error)}"
+        ) from None
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise UserError(f"checkpoint.folder: expected a folder that can be written, found {folder}: Permission denied")
+    if steps and not overwrite:
+        raise UserError(
+            f"checkpoint.folder: expected a folder without checkpoints, found {steps[-1]} in {folder} "
+            "(--overwrite replaces them)"
+        )
+
+
 def _take(lock: int, folder: Path) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ps_cluster.errors import UserError
-from ps_cluster.launch.output import claimed_output
+from ps_cluster.launch.output import claimed_output, refuse_checkpoints
 
 
 def test_a_new_folder_is_made_with_its_parents(tmp_path: Path) -> None:
@@ -135,3 +135,16 @@ def test_a_folder_that_cannot_be_written_is_named() -> None:
         claimed_output(Path("/sys/output"), "small"),
     ):
         pass
+
+
+def test_checkpoints_in_a_folder_of_their_own_are_kept(tmp_path: Path) -> None:
+    folder = tmp_path / "a" / "b"
+    refuse_checkpoints(folder, overwrite=False)
+    (folder / "step-0000000007").mkdir()
+    with pytest.raises(UserError, match=r"^checkpoint\.folder: expected .* found step-0000000007 in .*--overwrite"):
+        refuse_checkpoints(folder, overwrite=False)
+    refuse_checkpoints(folder, overwrite=True)
+    assert (folder / "step-0000000007").is_dir()
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=r"^checkpoint\.folder: expected a folder that can be written, found .*file: "):
+        refuse_checkpoints(tmp_path / "file", overwrite=True)
