@@ -37,7 +37,7 @@ class Batch {
 
 // How far the walk is ahead of itself, and what it fetches.
 struct Walk {
-  int run = 32;          // items whose latches are held together
+  int run = 16;          // items
   int lines = 1;         // of a row
   bool changes = false;  // the rows will be written
 };
@@ -65,39 +65,35 @@ class HeldLatches {
   const BatchItem* let_go_;
 };
 
-// work(sub_table, item) for every item, under its sub-table's latch. Latches are taken in the order of sub-tables and
-// for two runs of items at most: while the one is worked on, the index lines of the other are on their way, and then
-// its rows.
+// work(sub_table, item) for every item, under its sub-table's latch. While a run of items is worked on, the rows of the
+// next and the index lines of the one after are on their way. Latches are taken in the order of sub-tables, for the
+// items of three runs.
 template <class Work>
 void WalkItems(SubTable* subs, const BatchItem* begin, const BatchItem* end, const Walk& walk, const Work& work) {
   HeldLatches latches(subs, begin);
-  const auto take = [&](const BatchItem* item) {
-    latches.Take(item);
-    SubTable& sub = subs[item->sub];
-    if (walk.changes) sub.Sync();
-    sub.PrefetchIndex(item->hash);
-  };
-  const auto fetch = [&](const BatchItem* from, const BatchItem* to) {
-    for (const BatchItem* item = from; item != to; ++item) {
-      subs[item->sub].PrefetchRow(item->hash, walk.lines, walk.changes);
+  const BatchItem* taken = begin;
+  const BatchItem* fetched = begin;
+  const auto ahead = [end, &walk](const BatchItem* item) { return end - item < walk.run ? end : item + walk.run; };
+  const auto take = [&](const BatchItem* to) {
+    for (; taken != to; ++taken) {
+      latches.Take(taken);
+      SubTable& sub = subs[taken->sub];
+      if (walk.changes) sub.Sync();
+      sub.FetchIndex(taken->hash);
     }
   };
-  const BatchItem* run = begin;
-  const BatchItem* next = std::min(begin + walk.run, end);
-  for (const BatchItem* item = run; item != next; ++item) take(item);
-  fetch(run, next);
-  while (run != end) {
-    const BatchItem* const after = std::min(next + walk.run, end);
-    const BatchItem* taken = next;
-    for (const BatchItem* item = run; item != next; ++item) {
-      if (taken != after) take(taken++);
-      work(&subs[item->sub], *item);
-    }
-    while (taken != after) take(taken++);
-    fetch(next, after);
-    latches.LetGo(next);
-    run = next;
-    next = after;
+  const auto fetch = [&](const BatchItem* to) {
+    for (; fetched != to; ++fetched) subs[fetched->sub].FetchRow(fetched->hash, walk.lines, walk.changes);
+  };
+  take(ahead(begin));
+  fetch(taken);
+  take(ahead(taken));
+  for (const BatchItem* item = begin; item != end;) {
+    const BatchItem* const last = fetched;
+    fetch(taken);
+    take(ahead(taken));
+    for (; item != last; ++item) work(&subs[item->sub], *item);
+    latches.LetGo(item);
   }
 }
 

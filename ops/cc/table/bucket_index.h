@@ -11,6 +11,7 @@
 #endif
 
 #include "ops/cc/table/arena.h"
+#include "ops/cc/table/prefetch.h"
 
 namespace ps_cluster {
 
@@ -52,7 +53,7 @@ class BucketIndex {
   bool full() const { return size_ >= limit_; }
   int64_t size() const { return size_; }
 
-  void Prefetch(uint64_t hash) const { __builtin_prefetch(At(Home(hash))); }
+  void Fetch(uint64_t hash) const { Prefetch(At(Home(hash))); }
 
   // The first reference that may be the key's, or kNone.
   uint32_t Guess(uint64_t hash) const {

@@ -65,14 +65,14 @@ class alignas(64) SubTable {
   Latch latch;
 
   // --- Rows ------------------------------------------------------------------------------------------------------
-  void PrefetchIndex(uint64_t hash) const { index_.Prefetch(hash); }
+  void FetchIndex(uint64_t hash) const { index_.Fetch(hash); }
   // The lines of the row that the index guesses; `bits`: what a change touches beside it.
-  void PrefetchRow(uint64_t hash, int lines, bool bits) const {
+  void FetchRow(uint64_t hash, int lines, bool bits) const {
     const uint32_t ref = index_.Guess(hash);
     if (ref == kNone) return;
     const char* row = RowOf(ref);
-    for (int i = 0; i < lines; ++i) __builtin_prefetch(row + 64 * i);
-    if (bits) __builtin_prefetch(slabs_[ClassOf(ref)].BitsOf(NumberOf(ref)));
+    for (int i = 0; i < lines; ++i) Prefetch(row + 64 * i);
+    if (bits) Prefetch(slabs_[ClassOf(ref)].BitsOf(NumberOf(ref)));
   }
   uint32_t Find(int64_t key, uint64_t hash) const {
     return index_.Find(hash, [&](uint32_t ref) { return HeaderOf(RowOf(ref))->key == key; });
@@ -105,7 +105,7 @@ class alignas(64) SubTable {
   // Up to `rows` of the rows it has yet to take, like `Export`.
   void TakePending(int64_t rows, uint32_t* cursor, RowBlock* block);
   // Rows that changed before they were taken, as they were.
-  RowBlock TakeAside(int row_class);
+  std::vector<RowBlock> TakeAside(int row_class);
   std::vector<int64_t> TakeRemoved() { return std::move(removed_before_); }
   bool TakeBloom(int segment, std::vector<uint8_t>* counters);
   void EndSnapshot();
@@ -180,7 +180,7 @@ class alignas(64) SubTable {
   SubTableCounts counts_;
   std::vector<int64_t> removed_;         // since the last snapshot began
   std::vector<int64_t> removed_before_;  // for the running one
-  std::vector<RowBlock> aside_;          // by class
+  std::vector<std::vector<RowBlock>> aside_;  // by class; small blocks, so that none is ever copied to a bigger place
   std::vector<Segment> segments_;
   int64_t segment_bytes_ = 0;
 };

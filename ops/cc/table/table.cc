@@ -15,18 +15,16 @@ namespace ps_cluster {
 namespace {
 
 constexpr int64_t kReadKeys = 1 << 15;  // of one batch, so that its keys stay in the cache
-constexpr int64_t kSlice = 256;         // rows that are swept or exported under a latch
+constexpr int64_t kSlice = 128;         // rows that are swept or exported under a latch
 constexpr size_t kHotKeys = 32;
 
 using LatchLock = std::lock_guard<Latch>;
 using ChangeLock = std::shared_lock<Gate>;
 
-// A run's rows have to stay in the first-level cache until they are worked on.
 Walk WalkOver(int64_t bytes, bool changes) {
   Walk walk;
   walk.lines = static_cast<int>(bytes / 64 + 1);
   walk.changes = changes;
-  walk.run = std::clamp(256 / walk.lines, 8, 48);
   return walk;
 }
 
