@@ -87,30 +87,42 @@ class TableSnapshot : public Snapshot {
         return false;
       }
       SubTable& sub = core_->subs[sub_];
+      const int64_t rows = std::min(room, slice);
+      MakeRoom(rows, block);
       const LatchLock lock(sub.latch);
       sub.Sync();
-      sub.TakePending(std::min(room, slice), &cursor_, block);
+      sub.TakePending(rows, &cursor_, block);
       if (cursor_ != SubTable::kNone) continue;
       // Nothing of this class is set aside here from now on.
       aside_ = sub.TakeAside(row_class_);
-      aside_taken_ = 0;
       cursor_ = 0;
       ++sub_;
     }
   }
 
+  // So that nothing is copied to a bigger place under a latch.
+  void MakeRoom(int64_t rows, RowBlock* block) const {
+    const auto reserve = [](auto* list, size_t more) {
+      if (list->capacity() - list->size() < more) list->reserve(std::max(2 * list->capacity(), list->size() + more));
+    };
+    reserve(&block->keys, rows);
+    reserve(&block->meta, rows);
+    reserve(&block->rows, rows * core_->rules().layout().of(row_class_).row_bytes);
+  }
+
   void TakeFromAside(int64_t max_rows, RowBlock* block) {
-    const int64_t n = std::min(max_rows - block->size(), aside_.size() - aside_taken_);
-    if (n == 0) return;
     const int64_t bytes = core_->rules().layout().of(row_class_).row_bytes;
-    const int64_t from = aside_taken_, to = aside_taken_ + n;
-    block->keys.insert(block->keys.end(), aside_.keys.begin() + from, aside_.keys.begin() + to);
-    block->meta.insert(block->meta.end(), aside_.meta.begin() + from, aside_.meta.begin() + to);
-    block->rows.insert(block->rows.end(), aside_.rows.begin() + from * bytes, aside_.rows.begin() + to * bytes);
-    aside_taken_ = to;
-    if (aside_taken_ < aside_.size()) return;
-    aside_ = RowBlock();
-    aside_taken_ = 0;
+    while (!aside_.empty() && block->size() < max_rows) {
+      const RowBlock& from = aside_.back();
+      const int64_t start = aside_taken_, end = std::min(from.size(), start + max_rows - block->size());
+      block->keys.insert(block->keys.end(), from.keys.begin() + start, from.keys.begin() + end);
+      block->meta.insert(block->meta.end(), from.meta.begin() + start, from.meta.begin() + end);
+      block->rows.insert(block->rows.end(), from.rows.begin() + start * bytes, from.rows.begin() + end * bytes);
+      aside_taken_ = end;
+      if (end < from.size()) return;
+      aside_.pop_back();
+      aside_taken_ = 0;
+    }
   }
 
   TableCore* const core_;
@@ -120,7 +132,7 @@ class TableSnapshot : public Snapshot {
   int row_class_ = 0;
   size_t sub_ = 0;
   uint32_t cursor_ = 0;
-  RowBlock aside_;
+  std::vector<RowBlock> aside_;
   int64_t aside_taken_ = 0;
   // The next removed key and segment.
   size_t removed_sub_ = 0;

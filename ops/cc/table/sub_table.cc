@@ -8,7 +8,8 @@
 namespace ps_cluster {
 namespace {
 
-constexpr int kSample = 16;  // rows of which the least useful goes
+constexpr int kSample = 16;         // rows of which the least useful goes
+constexpr int64_t kAsideRows = 256;  // of a block
 
 size_t HotKeysOf(int num_sub_tables) { return num_sub_tables <= 8 ? 32 : 8; }
 
@@ -578,11 +579,13 @@ void SubTable::BeginSnapshot() {
 }
 
 void SubTable::SetAside(uint32_t ref) {
-  if (aside_.empty()) {
-    aside_.resize(layout().num_classes());
-    for (size_t c = 0; c < aside_.size(); ++c) aside_[c].row_class = static_cast<int>(c);
+  if (aside_.empty()) aside_.resize(layout().num_classes());
+  std::vector<RowBlock>& blocks = aside_[ClassOf(ref)];
+  if (blocks.empty() || blocks.back().size() == kAsideRows) {
+    blocks.emplace_back();
+    blocks.back().row_class = ClassOf(ref);
   }
-  AppendRow(layout(), RowOf(ref), &aside_[ClassOf(ref)]);
+  AppendRow(layout(), RowOf(ref), &blocks.back());
   const RowSlabs& slabs = slabs_[ClassOf(ref)];
   slabs.BitsOf(NumberOf(ref))->pending &= ~slabs.Bit(NumberOf(ref));
 }
@@ -600,11 +603,10 @@ void SubTable::TakePending(int64_t rows, uint32_t* cursor, RowBlock* block) {
   }
 }
 
-RowBlock SubTable::TakeAside(int row_class) {
-  RowBlock block;
-  block.row_class = row_class;
-  if (!aside_.empty()) std::swap(block, aside_[row_class]);
-  return block;
+std::vector<RowBlock> SubTable::TakeAside(int row_class) {
+  std::vector<RowBlock> blocks;
+  if (!aside_.empty()) blocks.swap(aside_[row_class]);
+  return blocks;
 }
 
 bool SubTable::TakeBloom(int number, std::vector<uint8_t>* counters) {
@@ -630,7 +632,7 @@ void SubTable::EndSnapshot() {
     segment.pending = false;
     segment.aside.reset();
   }
-  aside_ = std::vector<RowBlock>();
+  aside_.clear();
   removed_before_ = std::vector<int64_t>();
 }
 

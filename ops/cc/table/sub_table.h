@@ -111,7 +111,7 @@ class alignas(64) SubTable {
   // Up to `rows` of the rows it has yet to take, like `Export`.
   void TakePending(int64_t rows, uint32_t* cursor, RowBlock* block);
   // Rows that changed before they were taken, as they were.
-  RowBlock TakeAside(int row_class);
+  std::vector<RowBlock> TakeAside(int row_class);
   std::vector<int64_t> TakeRemoved() { return std::move(removed_before_); }
   bool TakeBloom(int segment, std::vector<uint8_t>* counters);
   void EndSnapshot();
@@ -186,7 +186,7 @@ class alignas(64) SubTable {
   SubTableCounts counts_;
   std::vector<int64_t> removed_;         // since the last snapshot began
   std::vector<int64_t> removed_before_;  // for the running one
-  std::vector<RowBlock> aside_;          // by class
+  std::vector<std::vector<RowBlock>> aside_;  // by class; small blocks, so that none is ever copied to a bigger place
   std::vector<Segment> segments_;
   int64_t segment_bytes_ = 0;
 };

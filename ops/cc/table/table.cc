@@ -15,7 +15,7 @@ namespace ps_cluster {
 namespace {
 
 constexpr int64_t kReadKeys = 1 << 15;  // of one batch, so that its keys stay in the cache
-constexpr int64_t kSlice = 256;         // rows that are swept or exported under a latch
+constexpr int64_t kSlice = 128;         // rows that are swept or exported under a latch
 constexpr size_t kHotKeys = 32;
 constexpr int64_t kMostHeaderBytes = 20;
 
