@@ -48,6 +48,28 @@ def expand(patterns: Sequence[str], base: str) -> list[str]:
     return list(found)
 
 
+def unlisted(patterns: Sequence[str], base: str) -> list[str]:
+    """The ORC files that lie beside the manifests that `patterns` stand for, not in sub-folders, without being listed
+    or named themselves: `expand` leaves them out. Raises `DataError` where `expand` does, but not for listed files
+    that are missing or changed.
+    """
+    manifests = []
+    named = set()
+    for pattern in patterns:
+        for entry in _entries(pattern, base)[1]:
+            manifest = _manifest_of(entry)
+            if manifest is not None:
+                manifests.append(manifest)
+            elif entry.kind == "file":
+                named.add(_normal(entry.path))
+    found: dict[str, str] = {}
+    for manifest in manifests:
+        folder = manifest[: -len(MANIFEST)]
+        listed = {folder + item["name"] for item in read_manifest(manifest)["files"]}
+        found |= {_normal(path): path for path in _orc_files(folder) if path not in listed}
+    return [path for normal, path in found.items() if normal not in named]
+
+
 def read_manifest(path: str) -> dict[str, Any]:
     """The manifest `path`, whose `files` are dicts with at least `name` and `bytes`. Raises `DataError`."""
     try:
@@ -78,6 +100,15 @@ def read_manifest(path: str) -> dict[str, Any]:
 
 
 def _expand_one(pattern: str, base: str) -> list[str]:
+    full, matches = _entries(pattern, base)
+    found = [file for match in matches for file in _files_of(match)]
+    if not found:
+        raise DataError(f"{full}: {_why_nothing(full, matches)}")
+    return found
+
+
+def _entries(pattern: str, base: str) -> tuple[str, list[files.Entry]]:
+    """(the pattern with its folder in front, what it matches)."""
     if not pattern:
         raise DataError("'': expected a file, folder or pattern, found an empty name")
     remote = files.is_remote(pattern)
@@ -86,30 +117,37 @@ def _expand_one(pattern: str, base: str) -> list[str]:
     (entry,) = files.describe([full])
     # What exists is meant literally, so that a name may contain brackets.
     if entry.kind != "nothing":
-        matches = [entry]
-    else:
-        # Only what the user wrote is a pattern, not the folder it starts at.
-        matches = _matching(pattern) if remote else _matching_here(os.path.join(glob.escape(base), pattern))
-    found = [file for match in matches for file in _files_of(match)]
-    if not found:
-        raise DataError(f"{full}: {_why_nothing(full, matches)}")
-    return found
+        return full, [entry]
+    # Only what the user wrote is a pattern, not the folder it starts at.
+    return full, _matching(pattern) if remote else _matching_here(os.path.join(glob.escape(base), pattern))
 
 
 def _files_of(entry: files.Entry) -> list[str]:
-    if entry.kind == "file":
-        return _listed(entry.path) if os.path.basename(entry.path) == MANIFEST else [entry.path]
-    manifest = _join(entry.path, MANIFEST)
-    if files.is_remote(entry.path):
-        inside = files.list_folder(entry.path)
-        if any(file.path == manifest and file.kind == "file" for file in inside):
-            return _listed(manifest)
-        return [file.path for file in inside if file.kind == "file" and file.path.endswith(".orc")]
-    if os.path.isfile(manifest):
+    manifest = _manifest_of(entry)
+    if manifest is not None:
         return _listed(manifest)
-    if os.path.isfile(os.path.join(f"{os.path.abspath(entry.path)}.work", "plan.json")):
+    if entry.kind == "file":
+        return [entry.path]
+    if not files.is_remote(entry.path) and os.path.isfile(
+        os.path.join(f"{os.path.abspath(entry.path)}.work", "plan.json")
+    ):
         raise DataError(f"{entry.path}: expected a finished conversion, found one under way or interrupted")
-    paths = (_join(entry.path, name) for name in sorted(os.listdir(entry.path)) if name.endswith(".orc"))
+    return _orc_files(entry.path)
+
+
+def _manifest_of(entry: files.Entry) -> str | None:
+    """The manifest that a file or folder stands for."""
+    if entry.kind == "file":
+        return entry.path if os.path.basename(entry.path) == MANIFEST else None
+    inside = _join(entry.path, MANIFEST)
+    return inside if files.describe([inside])[0].kind == "file" else None
+
+
+def _orc_files(folder: str) -> list[str]:
+    """The `*.orc` files of a folder, sorted."""
+    if files.is_remote(folder):
+        return [file.path for file in files.list_folder(folder) if file.kind == "file" and file.path.endswith(".orc")]
+    paths = (_join(folder, name) for name in sorted(os.listdir(folder or ".")) if name.endswith(".orc"))
     return [path for path in paths if not os.path.isdir(path)]
 
 
@@ -170,6 +208,11 @@ def _matches(names: Sequence[str], patterns: Sequence[str]) -> bool:
     if first == "**":
         return _matches(names, rest) or (seen and _matches(names[1:], patterns))
     return seen and fnmatch.fnmatchcase(names[0], first) and _matches(names[1:], rest)
+
+
+def _normal(path: str) -> str:
+    """The same for all ways to write a local path."""
+    return path if files.is_remote(path) else os.path.normpath(path)
 
 
 def _join(folder: str, name: str) -> str:

@@ -193,18 +193,3 @@ def push(
         shared_name=shared_name,
         **layout._attributes(),
     )
-
-
-def restore_table(
-    table: tf.Tensor, keys_file: tf.Tensor, rows_file: tf.Tensor, salt: int, ps_index: int, num_ps: int
-) -> tf.Tensor:
-    """Inserts the rows of a shard's files that belong to PS `ps_index` of `num_ps`; returns their number (int64)."""
-    return load().ps_cluster_restore_table(
-        table=table, keys_file=keys_file, rows_file=rows_file, salt=salt, ps_index=ps_index, num_ps=num_ps
-    )
-
-
-def file_checksum(file: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Length in bytes and CRC-32C of a file, read where the op is placed (int64 scalars)."""
-    result = load().ps_cluster_file_checksum(file=file)
-    return result.bytes, result.crc32c

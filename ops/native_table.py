@@ -38,7 +38,7 @@ class NativeTable(de.CuckooHashTable):
     def _create_resource(self) -> tf.Tensor:
         # In place of TFRA's name, which comes from a counter when it runs eagerly.
         with tf.device(self._device):
-            handle = ops.create(self._native_name, self._table_config)
+            handle = ops.create(self._native_name, self._table_config, self._name)
         self._table_name = None if tf.executing_eagerly() else handle.op.name.split("/")[-1]
         return handle
 

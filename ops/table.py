@@ -56,8 +56,10 @@ def config_of(layout: RowLayout, table: int, track_removed: bool = False) -> Tab
     )
 
 
-def create(name: str, config: TableConfig) -> tf.Tensor:
+def create(name: str, config: TableConfig, node: str | None = None) -> tf.Tensor:
     """Returns the handle of the table `name`, a resource; makes the table when it is not there yet.
+
+    node: name of the op in a graph.
 
     The handle serves TensorFlow's lookup table ops too: int64 keys, values `[width]` of the value type.
 
@@ -88,6 +90,7 @@ def create(name: str, config: TableConfig) -> tf.Tensor:
         max_bytes=config.eviction.max_bytes,
         track_removed=config.track_removed,
         num_sub_tables=config.num_sub_tables,
+        name=node,
     )
 
 

@@ -12,9 +12,14 @@ def run() -> int:
     try:
         from ps_cluster.cli.main import main
 
-        return main()
+        code = main()
     except KeyboardInterrupt:
-        return 130
+        code = 130
+    if "tensorflow_io" in sys.modules:  # whose S3 client aborts a process that ends in any other way
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code
 
 
 def _open_closed_streams() -> None:

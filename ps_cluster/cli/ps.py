@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ps_cluster.job import membership
+
+if TYPE_CHECKING:
+    from ps_cluster.job.resolve import JobFile
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -25,11 +30,21 @@ def run(args: argparse.Namespace) -> int:
     from ps_cluster.launch.pdeathsig import die_with_launcher
 
     die_with_launcher()
-    from ps_cluster.roles.ps import run_ps
+    from ps_cluster.roles.ps import load_own_ops, run_ps
 
     cluster = None
+    libraries: list[Callable[[], object]] = [load_own_ops]
     if args.job is not None:
         from ps_cluster.job.load import load_job
 
-        cluster = load_job(args.job).job.cluster
-    run_ps(membership.membership_of(args, "ps", cluster))
+        job_file = load_job(args.job)
+        cluster = job_file.job.cluster
+        libraries.append(lambda: _load_file_systems(job_file))
+    run_ps(membership.membership_of(args, "ps", cluster), libraries)
+
+
+def _load_file_systems(job_file: JobFile) -> None:
+    """A PS writes its part of a checkpoint itself."""
+    from ps_cluster.checkpoint.storage import load_file_systems
+
+    load_file_systems(*job_file.checkpoint_places)

@@ -8,10 +8,11 @@ from ops import table as ops
 from ops.embedding import RowLayout
 
 
-def create(name: str, layout: RowLayout, table: int, device: str) -> tf.Tensor:
-    """Returns the handle of the group's table `table` as `name` on `device`; creates it when it is not there yet."""
+def create(name: str, layout: RowLayout, table: int, device: str, track_removed: bool = False) -> tf.Tensor:
+    """Returns the handle of the group's table `table` as `name` on `device`; creates it when it is not there yet.
+    `track_removed`: so that deltas of it can be saved."""
     with tf.device(device):
-        return ops.create(name, ops.config_of(layout, table))
+        return ops.create(name, ops.config_of(layout, table, track_removed))
 
 
 def stats(handle: tf.Tensor) -> tf.Tensor:

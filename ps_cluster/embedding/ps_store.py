@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import tensorflow as tf
 
 from ops import embedding as ops
+from ps_cluster.checkpoint.finding import Level
+from ps_cluster.checkpoint.manifest import StoredTable
 from ps_cluster.embedding import cuckoo, native
 from ps_cluster.embedding.groups import TableGroup
 from ps_cluster.embedding.pooling import pool
 from ps_cluster.embedding.store import Ids, Lookup, StepInfo
-from ps_cluster.embedding.table_files import shards_of
+from ps_cluster.embedding.table_saves import PlacedTable, TableSaves
 from ps_cluster.embedding.table_stats import TableCounts, TableStats, counts_from, stats_of
-from ps_cluster.errors import RunError
-
-# What TFRA calls the two files of a table.
-_PARTS = ("keys", "values")
 
 
 @dataclass(frozen=True)
@@ -36,13 +33,22 @@ class PsEmbeddingStore:
     """An `EmbeddingStore` of native or TFRA tables. A second store of the same namespace finds the same tables.
 
     transport: type in which embeddings and gradients travel between worker and PS: `float32`, `float16` or `bfloat16`.
+    deltas: whether saves may be deltas; native tables then remember removed ids.
     """
 
-    def __init__(self, groups: Sequence[TableGroup], placement: Placement, namespace: str, transport: str = "float32"):
+    def __init__(
+        self,
+        groups: Sequence[TableGroup],
+        placement: Placement,
+        namespace: str,
+        transport: str = "float32",
+        deltas: bool = False,
+    ):
         self._groups = list(groups)
         self._placement = placement
         self._namespace = namespace
         self._transport = transport
+        self._deltas = deltas
         # [groups][PS][tables]
         self._handles = [
             [
@@ -51,11 +57,17 @@ class PsEmbeddingStore:
             ]
             for group in self._groups
         ]
+        placed = [
+            PlacedTable(table, group.layout, index, tuple(of_ps[index] for of_ps in handles))
+            for group, handles in zip(self._groups, self._handles)
+            for index, table in enumerate(group.tables)
+        ]
+        self._saves = TableSaves(placed, placement.ps_devices)
 
     def _create(self, group: TableGroup, index: int, device: str) -> tf.Tensor:
         name = f"{self._namespace}/{group.tables[index]}"
         if group.layout.engine == "native":
-            return native.create(name, group.layout, index, device)
+            return native.create(name, group.layout, index, device, self._deltas)
         return cuckoo.create(name, group.layout.row_floats, device)
 
     def lookup(self, ids: Mapping[str, Ids], info: StepInfo, training: bool) -> Lookup:
@@ -123,64 +135,17 @@ class PsEmbeddingStore:
                 with tf.device(device):
                     ops.push(tables, request, part, group.layout, workers, f"{self._namespace}/{group.name}")
 
-    def save(self, folder: str) -> list[dict]:
-        num_ps = len(self._placement.ps_devices)
-        shards = []
-        for group, handles in zip(self._groups, self._handles):
-            for index, table in enumerate(group.tables):
-                os.makedirs(os.path.join(folder, "tables", table))
-                for ps, device in enumerate(self._placement.ps_devices):
-                    shards.append((group, table, handles[ps][index], device, f"ps-{ps:03d}-of-{num_ps:03d}"))
+    def begin_save(self, folder: str, delta: bool) -> None:
+        self._saves.begin(folder, delta)
 
-        # Remote eager ops run in the background: as parts of one function, a checksum reads its file only after it has
-        # been written, and fetching the checksums waits for all of it.
-        @tf.function(autograph=False)
-        def write_then_check():
-            checksums = []
-            for _, table, handle, device, shard in shards:
-                at = os.path.join(folder, "tables", table)
-                with tf.device(device), tf.control_dependencies([cuckoo.save(handle, at, shard)]):
-                    checksums += [ops.file_checksum(os.path.join(at, f"{shard}-{part}")) for part in _PARTS]
-            return checksums
+    def write_save(self, folder: str, step: int, base_step: int | None) -> tuple[StoredTable, ...]:
+        return self._saves.write(folder, step, base_step)
 
-        checksums = iter(write_then_check())
-        return [
-            {
-                "file": f"tables/{table}/{shard}-{part}",
-                "table": table,
-                "part": part,
-                "bytes": int(length),
-                "crc32c": int(crc),
-                "row_floats": group.layout.row_floats,
-                "dim": group.layout.dim,
-                "optimizer": group.layout.optimizer,
-            }
-            for group, table, _, _, shard in shards
-            for part, (length, crc) in zip(_PARTS, checksums)
-        ]
+    def restore(self, levels: Mapping[str, Sequence[Level]], mode: str = "state") -> dict[str, int]:
+        return self._saves.restore(levels, mode)
 
-    def restore(self, folder: str, files: Sequence[dict]) -> None:
-        num_ps = len(self._placement.ps_devices)
-        expected, inserted = 0, []
-        for group, handles in zip(self._groups, self._handles):
-            for table_index, table in enumerate(group.tables):
-                for keys_file, rows_file, rows in shards_of(table, group.layout, folder, files):
-                    expected += rows
-                    for ps, device in enumerate(self._placement.ps_devices):
-                        with tf.device(device):
-                            inserted.append(
-                                ops.restore_table(
-                                    handles[ps][table_index],
-                                    keys_file,
-                                    rows_file,
-                                    group.layout.salts[table_index],
-                                    ps,
-                                    num_ps,
-                                )
-                            )
-        found = sum(int(number) for number in inserted)
-        if found != expected:
-            raise RunError(f"{folder}: expected {expected} rows in the tables' files, restored {found}")
+    def table_names(self) -> list[str]:
+        return [table for group in self._groups for table in group.tables]
 
     def stats(self) -> list[TableStats]:
         # All are asked before the first answer is waited for.

@@ -8,6 +8,8 @@ from typing import Protocol, Union
 
 import tensorflow as tf
 
+from ps_cluster.checkpoint.finding import Level
+from ps_cluster.checkpoint.manifest import StoredTable
 from ps_cluster.embedding.table_stats import TableStats
 
 Ids = Union[tf.Tensor, tf.RaggedTensor]  # int64 [batch], or [batch, None] for a list
@@ -61,15 +63,31 @@ class EmbeddingStore(Protocol):
     def apply(self, lookup: Lookup, gradients: Sequence[tf.Tensor | tf.IndexedSlices | None]) -> None:
         """Applies gradients of the batch's *summed* loss with respect to `lookup.rows`."""
 
-    def save(self, folder: str) -> list[dict]:
-        """Writes all tables below `folder`; returns one manifest entry per file."""
+    def begin_save(self, folder: str, delta: bool) -> None:
+        """Fixes the state of all tables for `write_save`; call it between two steps. `delta`: only what changed since
+        the save before, of the tables that can."""
 
-    def restore(self, folder: str, files: Sequence[dict]) -> None:
-        """Reads back what `save` wrote, whatever the number of PS was then; rows that are there already stay.
+    def write_save(self, folder: str, step: int, base_step: int | None) -> tuple[StoredTable, ...]:
+        """Writes what was fixed below `folder`; may run beside training, on a thread of its own."""
+
+    def restore(self, levels: Mapping[str, Sequence[Level]], mode: str = "state") -> dict[str, int]:
+        """Puts stored tables into the store's, whatever the number of PS was then; rows that are there already are
+        replaced.
+
+        Args:
+          levels: by table, `Checkpoint.levels`; tables that are not named stay as they are.
+          mode: `state`: all as it was; `warm`: the same for a training whose steps start anew; `embeddings`: like
+            `warm`, but the embeddings alone, of rows of whatever width, type and slots.
+
+        Returns:
+          Rows that were put in, by table.
 
         Raises:
-          UserError: a table of the job is missing, or has rows of another layout.
+          UserError: a table has rows of another layout.
         """
+
+    def table_names(self) -> list[str]:
+        """Names of the tables, in no particular order."""
 
     def stats(self) -> list[TableStats]:
         """What each table holds and has counted."""

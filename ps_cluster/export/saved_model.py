@@ -10,14 +10,16 @@ import tensorflow as tf
 import tf_keras
 
 from models.build import build_model
+from ps_cluster.checkpoint.dense import load_dense
+from ps_cluster.checkpoint.finding import Checkpoint, newest_checkpoint
+from ps_cluster.checkpoint.storage import load_file_systems
 from ps_cluster.embedding.groups import TableGroup
 from ps_cluster.embedding.pooling import pool
-from ps_cluster.embedding.table_files import shards_of
+from ps_cluster.embedding.table_saves import check_layout
 from ps_cluster.errors import UserError
-from ps_cluster.export.static_table import StaticTable
+from ps_cluster.export.static_table import StaticTable, stored_blocks
 from ps_cluster.job.resolve import LENGTH_SUFFIX, JobFile, inputs_of
 from ps_cluster.job.schema import DenseFeature, IdListFeature, Job
-from ps_cluster.train.checkpoint import Checkpoint, load_dense, newest_checkpoint
 from ps_cluster.train.session import groups_of
 from ps_cluster.train.trained_job import check_as_trained
 
@@ -33,11 +35,13 @@ class ServingModel(tf.Module):
         super().__init__(name="ranker")
         self._job = job
         groups = groups_of(job)
-        self._tables = {
-            table: StaticTable(_shards(checkpoint, group, table), group.layout.row_floats, group.layout.dim, table)
-            for group in groups
-            for table in group.tables
-        }
+        self._tables: dict[str, StaticTable] = {}
+        for group in groups:
+            for table, admission in zip(group.tables, group.layout.admissions):
+                check_layout(checkpoint.levels(table)[-1], group.layout)
+                unknown = 0.0 if admission.kind == "none" else admission.cold_value
+                blocks = stored_blocks(checkpoint, table)
+                self._tables[table] = StaticTable(blocks, group.layout.dim, unknown, table)
         model = build_model(job.model, inputs_of(job), job.training.seed)
         load_dense(checkpoint, model)
         self._dense_weights = model.weights
@@ -65,8 +69,9 @@ def export_saved_model(job_file: JobFile, parent: str | None = None) -> str:
 
     parent: by default OUTPUT/export. A version appears whole (written beside, then renamed), as TF Serving expects.
     """
-    checkpoint = newest_checkpoint(job_file.output)
-    check_as_trained(job_file, checkpoint.trained)
+    load_file_systems(job_file.checkpoints)
+    checkpoint = newest_checkpoint(job_file.checkpoints)
+    check_as_trained(job_file, checkpoint.manifest.trained)
     parent = os.path.join(job_file.output, "export") if parent is None else parent
     try:
         os.makedirs(parent, exist_ok=True)
@@ -88,7 +93,7 @@ def export_saved_model(job_file: JobFile, parent: str | None = None) -> str:
 def _describe(checkpoint: Checkpoint, path: str) -> None:
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "w", encoding="utf-8") as file:
-        json.dump({"step": checkpoint.step, "sampling": checkpoint.sampling}, file, indent=1)
+        json.dump({"step": checkpoint.step, "sampling": checkpoint.manifest.sampling}, file, indent=1)
         file.write("\n")
 
 
@@ -113,8 +118,3 @@ def _scorer(job: Job, groups: list[TableGroup], tables: dict[str, StaticTable], 
         return {"logit": logit, "probability": tf.sigmoid(logit)}
 
     return score
-
-
-def _shards(checkpoint: Checkpoint, group: TableGroup, table: str) -> list[tuple[str, str]]:
-    shards = shards_of(table, group.layout, checkpoint.folder, checkpoint.table_files())
-    return [(keys_file, rows_file) for keys_file, rows_file, _ in shards]

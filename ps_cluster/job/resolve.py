@@ -31,6 +31,22 @@ class JobFile:
         """The output folder, absolute."""
         return os.path.normpath(os.path.join(self.folder, self.job.output))
 
+    @property
+    def checkpoints(self) -> str:
+        """The folder of checkpoints: absolute, or an address."""
+        folder = self.job.checkpoint.folder
+        return os.path.join(self.output, "checkpoint") if folder is None else self.place(folder)
+
+    @property
+    def checkpoint_places(self) -> list[str]:
+        """Where the job writes checkpoints, and where it reads one from."""
+        start = self.job.checkpoint.warm_start
+        return [self.checkpoints, *([self.place(start.folder)] if start is not None else [])]
+
+    def place(self, path: str) -> str:
+        """A path of the job file: absolute, or an address such as s3://bucket/folder."""
+        return path if "://" in path else os.path.normpath(os.path.join(self.folder, path))
+
 
 def tables_of(job: Job) -> dict[str, Table]:
     """All tables by name: the declared ones, then the features' own, each in the order of the job file."""

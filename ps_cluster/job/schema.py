@@ -61,7 +61,9 @@ class DataSection(_Section):
         "columns with numbers, e.g. `day >= 20260101 and country in (3, 7)`. Default: all rows.",
     )
     shuffle_rows: NonNegativeInt = Field(
-        65536, description="Rows in the shuffle window of training data; 0 keeps the files' order."
+        262_144,
+        description="Rows in the shuffle window of training data; 0 keeps the files' order. Each worker has about two "
+        "windows in memory. A log in the order of its users needs a large one.",
     )
     interleave_stripes: PositiveInt = Field(
         8, description="Stripes of training data that take turns while shuffling; all of them are in memory."
@@ -219,12 +221,17 @@ class Embeddings(_Section):
 
 
 class WarmStart(_Section):
-    """Embeddings of an earlier training as initial values; slots, counts and steps start anew."""
+    """Tables that start where an earlier training has ended; steps start anew."""
 
     folder: Text = Field(
         alias="from",
         description="A checkpoint (`…/checkpoint/step-N`), or the output folder of a job, whose newest whole "
-        "checkpoint is taken; relative to the job file's folder.",
+        "checkpoint is taken; relative to the job file's folder, or s3:// or hdfs://.",
+    )
+    take: Literal["embeddings", "all"] = Field(
+        "embeddings",
+        description="`embeddings`: of whatever optimizer, type and width they were (not wider than here), with their "
+        "frequencies. `all`: slots and the counts of the admission too; rows must be the same.",
     )
     tables: list[Name] | None = Field(
         None, min_length=1, description="Tables to take. Default: all tables that both jobs have."
@@ -232,7 +239,13 @@ class WarmStart(_Section):
 
 
 class Checkpoint(_Section):
-    """When checkpoints are written and how many are kept; one is written at the end in any case."""
+    """When and where checkpoints are written and how many are kept; one is written at the end in any case."""
+
+    folder: Text | None = Field(
+        None,
+        description="Where they lie: a folder relative to the job file's folder, or an s3:// or hdfs:// address; one "
+        "place for all processes. Default: `checkpoint` in the output folder.",
+    )
 
     every_steps: PositiveInt | None = Field(
         None, description="Steps between two checkpoints, written while training goes on. Default: only at the end."

@@ -112,10 +112,36 @@ def tables(*, tables: Sequence[Mapping[str, Any]]) -> Event:
     return _event("tables", {"tables": rows})
 
 
+def evicted(*, step: int, table: str, ids: Sequence[int]) -> Event:
+    """The rows of these ids have gone from a table that logs it, oldest first.
+
+    ids: at most the newest 4,096 of a PS since the event before.
+    """
+    return _event("evicted", {"step": step, "table": table, "ids": list(ids)})
+
+
 def saved(*, path: str, what: str = "checkpoint") -> Event:
     """Something lies on disk, whole, at `path`: `checkpoint`, `report`, `TensorBoard`, … as a person would
     call it."""
     return _event("saved", locals())
+
+
+def checkpoint(*, step: int, path: str, size_bytes: int, delta: bool, pause_seconds: float, seconds: float) -> Event:
+    """A checkpoint of the state after `step` steps is whole, at `path`.
+
+    delta: it holds changes only. pause_seconds: for which training stood still. seconds: from there until it was whole.
+    """
+    return _event("checkpoint", locals())
+
+
+def checkpoint_failed(*, step: int, problem: str) -> Event:
+    """The state after `step` steps was not saved; training goes on."""
+    return _event("checkpoint_failed", locals())
+
+
+def warm_start(*, path: str, step: int, tables: Mapping[str, int]) -> Event:
+    """Tables start from the checkpoint of `step` at `path`: rows by table."""
+    return _event("warm_start", locals())
 
 
 def exported(*, path: str, size_bytes: int | None = None) -> Event:

@@ -37,12 +37,16 @@ class Renderer:
         kind = event["event"]
         if kind == "start":
             self._display.block(summary.head(event))
+        if kind in ("checkpoint", "checkpoint_failed", "warm_start"):
+            self._display.line(summary.line(event))
         if kind in ("start", "step", "phase", "done"):
             self._display.show(self._status, new_phase)
         if kind == "done":
             self._display.block(summary.result(self._status))
         if "done" in self._status.last and "next" in self._status.last and kind in ("done", "next"):
             self._display.block(summary.commands(self._status.last["next"]))
+        if kind == "evicted":
+            self._display.line(summary.evicted(event))
 
     def note(self, text: str) -> None:
         """A line of the caller's own, such as `2 PS are ready`."""

@@ -11,6 +11,7 @@ from ps_cluster.report.tiers import in_words
 
 _SHOWN_FILES = 5
 _SHOWN_COLUMNS = 5
+_SHOWN_IDS = 10
 
 
 class Block(NamedTuple):
@@ -54,6 +55,20 @@ def head(start: Mapping[str, Any]) -> Block:
     return Block(f"Job {job}" if job else "Job", [line for line in lines if line[1]])
 
 
+def line(event: Mapping[str, Any]) -> str:
+    """A checkpoint that was written, or was not, or that tables start from, in one line."""
+    step = f"step {count(event['step'])}"
+    if event["event"] == "checkpoint_failed":
+        return f"checkpoint of {step} NOT written: {event['problem']}"
+    if event["event"] == "warm_start":
+        tables = ", ".join(f"{name} {counted(rows, 'row')}" for name, rows in event["tables"].items())
+        return f"warm start from {step} of {event['path']}: {tables}"
+    delta = "changes only, " if event["delta"] else ""
+    seconds, pause = float(event["seconds"]), float(event["pause_seconds"])
+    written = f"{delta}{size(event['size_bytes'])} in {seconds:.1f} s, training paused {pause * 1e3:.0f} ms"
+    return f"checkpoint of {step}: {written}"
+
+
 def result(status: Status) -> Block:
     """Figures, tables and places of a finished run."""
     last = status.last
@@ -90,6 +105,14 @@ def result(status: Status) -> Block:
 def commands(event: Mapping[str, Any]) -> Block:
     """The next commands to try, from a `next` event."""
     return Block("Next", [("", line) for command, why in event["commands"] for line in (command, f"    {why}")])
+
+
+def evicted(event: Mapping[str, Any]) -> str:
+    """The ids that eviction removed, as a line."""
+    ids = event["ids"]
+    more = f" and {count(len(ids) - _SHOWN_IDS)} more" if len(ids) > _SHOWN_IDS else ""
+    shown = ", ".join(str(one) for one in ids[:_SHOWN_IDS])
+    return f"step {count(event['step'])}: {counted(len(ids), 'id')} evicted from {event['table']}: {shown}{more}"
 
 
 def _left_out(files: Sequence[str]) -> list[tuple[str, str]]:

@@ -17,13 +17,14 @@ from ps_cluster.launch.ports import listen_error
 from ps_cluster.quiet import drop_held_output, held_output, import_tensorflow
 
 
-def _load_own_ops() -> None:
+def load_own_ops() -> None:
+    """Registers the ops on tables."""
     from ops import library
 
     library.load()
 
 
-def run_ps(membership: Membership, libraries: Sequence[Callable[[], object]] = (_load_own_ops,)) -> NoReturn:
+def run_ps(membership: Membership, libraries: Sequence[Callable[[], object]] = (load_own_ops,)) -> NoReturn:
     """Serve as PS `membership.index` until SIGTERM, which ends the process with status 0 (SIGINT: 130).
 
     Prints one line, "ps 0 is ready at host:port", once it accepts connections. TensorFlow listens on that

@@ -17,6 +17,7 @@ _FRAME = re.compile(
     r"\d+ (root error|successful operation|derived error)|Original stack trace)|^\s*$"
 )
 _COUNTED = re.compile(r"^\s*\(\d+\) [A-Z_ ]+: ?")
+_EAGER = re.compile(r"^\{\{function_node [^}]*\}\}\s*|\s*\[Op:\w+\](?: name: ?)?$")
 _PS = re.compile(r"remote target /job:ps/replica:\d+/task:(\d+)")
 
 
@@ -42,7 +43,7 @@ def one_line(kind: str, message: str) -> str:
     kind: name of the error's class.
     """
     told = next((line for line in message.splitlines() if not _FRAME.match(line)), "no message")
-    text = f"{kind}: {_COUNTED.sub('', told).strip()}"
+    text = f"{kind}: {_EAGER.sub('', _COUNTED.sub('', told)).strip()}"
     if OTHERS_FAILED in told:
         return f"another worker has failed, and this one cannot go on ({OTHERS_FAILED})"
     lost = _PS.search(message)

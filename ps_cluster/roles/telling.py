@@ -11,7 +11,9 @@ from dataclasses import asdict
 from types import TracebackType
 from typing import TextIO
 
-from ps_cluster.embedding.store import TableStats
+from ps_cluster.checkpoint.saver import NotSaved, Saved
+from ps_cluster.embedding.store import EmbeddingStore
+from ps_cluster.embedding.table_stats import TableStats
 from ps_cluster.job.resolve import JobFile, tables_of
 from ps_cluster.job.table_schema import Tier
 from ps_cluster.metrics.exact_auc import Evaluation
@@ -39,6 +41,7 @@ class Teller:
         self._log = EventLog(events_path) if events_path else None
         self._lines = Renderer(stream) if stream else None
         self._scalars: ScalarWriter | None = None
+        self._store: EmbeddingStore | None = None
 
     def phase(self, name: str, done: int | None = None, total: int | None = None) -> None:
         self._tell(events.phase(name=name, done=done, total=total))
@@ -49,6 +52,7 @@ class Teller:
 
     def start(self, session: Session, train: Share, test: Share | None, steps: int, num_ps: int) -> None:
         job = session.job
+        self._store = session.store
         settings = ", ".join(
             f"{name} {value}" for name, value in job.model.model_dump(exclude={"name", "groups"}).items()
         )
@@ -103,9 +107,33 @@ class Teller:
             )
         )
 
+        if self._lines is not None and self._store is not None:
+            for table, ids in self._store.take_evicted().items():
+                if ids:
+                    self._show(events.evicted(step=progress.step, table=table, ids=ids))
+
     def tables(self, stats: list[TableStats]) -> None:
         of_job = tables_of(self._job_file.job)
         self._tell(events.tables(tables=[_table(one, of_job[one.name].tiers or []) for one in stats]))
+
+    def checkpoint(self, outcome: Saved | NotSaved) -> None:
+        """How a save has ended."""
+        if isinstance(outcome, NotSaved):
+            self._tell(events.checkpoint_failed(step=outcome.step, problem=outcome.problem))
+            return
+        self._tell(
+            events.checkpoint(
+                step=outcome.step,
+                path=outcome.folder,
+                size_bytes=outcome.bytes,
+                delta=outcome.is_delta,
+                pause_seconds=outcome.pause_seconds,
+                seconds=outcome.seconds,
+            )
+        )
+
+    def warm_start(self, path: str, step: int, tables: dict[str, int]) -> None:
+        self._tell(events.warm_start(path=path, step=step, tables=tables))
 
     def saved(self, path: str, what: str) -> None:
         self._tell(events.saved(path=path, what=what))
@@ -151,6 +179,10 @@ class Teller:
         if self._lines is None:
             return
         self._told.append(event)
+        self._show(event)
+
+    def _show(self, event: events.Event) -> None:
+        """Without keeping it for the report."""
         for part in (self._lines, self._scalars):
             if part is not None:
                 part.handle(event)

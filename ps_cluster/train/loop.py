@@ -18,6 +18,7 @@ from ps_cluster.metrics.window import WindowAuc, window_auc
 from ps_cluster.train.batches import LookAhead, ReadCounts
 from ps_cluster.train.collective import total
 from ps_cluster.train.labels import check_labels
+from ps_cluster.train.periodic_saves import PeriodicSaves
 from ps_cluster.train.schedule import rate_factor
 from ps_cluster.train.session import Session
 from ps_cluster.train.shares import Share
@@ -59,6 +60,7 @@ def train(
     share: Share,
     optimizer: tf_keras.optimizers.Optimizer,
     report: Callable[[Progress], None],
+    saves: PeriodicSaves | None = None,
 ) -> Trained:
     """Trains until every worker's data has ended or `max_steps` is reached; all workers stop at the same step."""
     training = session.job.training
@@ -119,6 +121,8 @@ def train(
                 window.reset()
                 losses.clear()
                 window_rows, window_started = 0, now
+            if saves is not None:
+                saves.between_steps(step)
         seconds = time.monotonic() - started
         speed = counted_rows / max(seconds, 1e-9)
         return Trained(step, rows, seconds, speed, optimizer, batches.counts_of_all())

@@ -29,6 +29,12 @@ def groups_of(job: Job) -> list[TableGroup]:
     return plan_groups(tables_of(job), features, job.optimizers.sparse, job.training.seed)
 
 
+def without_limits(group: TableGroup) -> TableGroup:
+    """The group without its tables' limits of bytes."""
+    evictions = tuple(replace(eviction, max_bytes=0) for eviction in group.layout.evictions)
+    return replace(group, layout=replace(group.layout, evictions=evictions))
+
+
 @dataclass(frozen=True)
 class Samples:
     """One side of the data: its files, checked."""
@@ -62,7 +68,9 @@ def samples_of(job_file: JobFile, side: str) -> Samples:
 class Session:
     """A worker's model and store; two sessions of one cluster see the same tables."""
 
-    def __init__(self, job_file: JobFile, membership: Membership, devices: Devices):
+    def __init__(self, job_file: JobFile, membership: Membership, devices: Devices, *, training: bool = True):
+        """`training`: False where tables of several PS come together in one process, to be read only: their limits of
+        bytes are for one PS each."""
         job = job_file.job
         self.job = job
         self.job_file = job_file
@@ -79,7 +87,13 @@ class Session:
             num_workers=self.num_workers,
             synchronous=job.training.sparse_updates == "synchronous",
         )
-        self.store = PsEmbeddingStore(groups_of(job), placement, namespace=job.name, transport=job.embeddings.transport)
+        self.store = PsEmbeddingStore(
+            groups_of(job) if training else [without_limits(group) for group in groups_of(job)],
+            placement,
+            namespace=job.name,
+            transport=job.embeddings.transport,
+            deltas=job.checkpoint.deltas > 0,
+        )
 
     def read_spec(self, samples: Samples, *, training: bool) -> ReadSpec:
         """This worker's share of the samples, decoded by its share of the machine's cores."""

@@ -16,7 +16,7 @@ from data import where
 from data.orc import ReadSpec, open_reader
 from tests.bench import orc_costs
 from tests.bench.orc_answers import fingerprint, table_fingerprint
-from tests.bench.orc_costs import Cost, Read
+from tests.bench.orc_costs import Read
 from tests.bench.orc_samples import HASH_BUCKETS, Order, Samples, as_text, declared, write_orc, write_tfrecord
 from tests.bench.orc_tfrecord import text_dataset
 from tests.bench.reporting import Result
@@ -30,6 +30,12 @@ _OURS_PASSES, _THEIRS_PASSES = 12, 4
 _SHARE_KEPT = 0.01
 
 Readers = Literal["tfio", "native"]
+Decoder = Literal["tfio", "native", "pyarrow"]
+_DECODERS: dict[Decoder, str] = {
+    "tfio": "the reader through tensorflow-io",
+    "native": "the native reader",
+    "pyarrow": "`pyarrow.orc` read_stripe alone, which makes no batches and checks nothing",
+}
 
 
 @dataclass(frozen=True)
@@ -168,37 +174,8 @@ def where_case(case: str, samples: Samples, full: bool) -> Result:
     )
 
 
-def pyarrow_case(case: str, samples: Samples, full: bool) -> Result:
-    """The share of `pyarrow.orc`'s decoding that the default reader reaches."""
-    costs, made = _reader_costs(samples, full, with_pyarrow=True)
-    return Result(
-        case=case,
-        ours=orc_costs.median_rate(costs["tfio"]),
-        theirs=orc_costs.median_rate(costs["pyarrow alone"]),
-        unit="rows/CPU-s",
-        ratio=orc_costs.median_ratio(costs["tfio"], costs["pyarrow alone"]),
-        answers_equal=_reader_fingerprint(made, "tfio") == table_fingerprint(made.table, made.table.column_names),
-        compared=f"{_about(made, full)}: training readers against `pyarrow.orc` read_stripe alone, which makes no "
-        f"batches and checks nothing\n{orc_costs.table(costs)}",
-    )
-
-
-def native_case(case: str, samples: Samples, full: bool) -> Result:
-    """The native reader against the one through tensorflow-io."""
-    costs, made = _reader_costs(samples, full, with_pyarrow=False)
-    return Result(
-        case=case,
-        ours=orc_costs.median_rate(costs["native"]),
-        theirs=orc_costs.median_rate(costs["tfio"]),
-        unit="rows/CPU-s",
-        ratio=orc_costs.median_ratio(costs["native"], costs["tfio"]),
-        answers_equal=_reader_fingerprint(made, "native") == _reader_fingerprint(made, "tfio"),
-        compared=f"{_about(made, full)}: the native reader against the one through tensorflow-io\n"
-        + orc_costs.table(costs),
-    )
-
-
-def _reader_costs(samples: Samples, full: bool, with_pyarrow: bool) -> tuple[dict[str, list[Cost]], Source]:
+def decoding_case(case: str, samples: Samples, ours_by: Decoder, theirs_by: Decoder, full: bool) -> Result:
+    """One way to decode our ORC against another."""
     made = source(samples, _ROWS[full], "user")
     names = made.table.column_names
     sides: dict[str, tuple[Read, int]] = {}
@@ -206,16 +183,30 @@ def _reader_costs(samples: Samples, full: bool, with_pyarrow: bool) -> tuple[dic
         sides[reader] = (ours(made.orc, made.table, names, reader=reader), _OURS_PASSES)
         shuffled = ours(made.orc, made.table, names, reader=reader, shuffle_rows=SHUFFLE_ROWS)
         sides[f"{reader}, shuffled"] = (shuffled, _OURS_PASSES // 3)
-    if with_pyarrow:
-        sides["pyarrow alone"] = (decoding(made.orc, made.table, names), _OURS_PASSES)
-    return orc_costs.compare(sides, _REPEATS[full]), made
-
-
-def _about(made: Source, full: bool) -> str:
-    return (
-        f"synthetic log of {made.table.num_rows:,} rows by user, all {made.table.num_columns} columns, what more "
-        f"passes cost, {_REPEATS[full]} pairs in turn"
+    if "pyarrow" in (ours_by, theirs_by):
+        sides["pyarrow"] = (decoding(made.orc, made.table, names), _OURS_PASSES)
+    costs = orc_costs.compare(sides, _REPEATS[full])
+    return Result(
+        case=case,
+        ours=orc_costs.median_rate(costs[ours_by]),
+        theirs=orc_costs.median_rate(costs[theirs_by]),
+        unit="rows/CPU-s",
+        ratio=orc_costs.median_ratio(costs[ours_by], costs[theirs_by]),
+        answers_equal=_decoded_fingerprint(made, ours_by)
+        == _decoded_fingerprint(made, theirs_by)
+        == table_fingerprint(made.table, names),
+        compared=(
+            f"synthetic log of {made.table.num_rows:,} rows by user, all {len(names)} columns, what more passes cost, "
+            f"{_REPEATS[full]} pairs in turn: {_DECODERS[ours_by]} against {_DECODERS[theirs_by]}\n"
+            + orc_costs.table(costs)
+        ),
     )
+
+
+def _decoded_fingerprint(made: Source, decoder: Decoder) -> tuple[int, int]:
+    if decoder == "pyarrow":
+        return table_fingerprint(orc.ORCFile(made.orc).read(), made.table.column_names)
+    return _reader_fingerprint(made, decoder)
 
 
 def _same_rows(made: Source, names: Sequence[str]) -> bool:

@@ -7,7 +7,7 @@ import pytest
 
 from data.convert.work import Work
 from data.errors import DataError
-from data.paths import expand
+from data.paths import expand, unlisted
 
 
 @pytest.fixture
@@ -108,6 +108,19 @@ def test_a_folder_with_a_manifest_is_what_the_manifest_lists(folder):
             f"{folder}/day=1/x.orc",
         ]
     assert names(folder, ["?.orc"]) == ["a.orc", "b.orc"]
+
+
+def test_what_lies_beside_a_manifest_without_being_listed_is_found(folder):
+    (folder / "manifest.json").write_text(
+        json.dumps({"format_version": 1, "files": [{"name": "a.orc", "bytes": 0}, {"name": "day=1/x.orc", "bytes": 0}]})
+    )
+
+    def found(*patterns):
+        return [os.path.relpath(path, folder) for path in unlisted(patterns, str(folder))]
+
+    assert found(".") == found("./manifest.json", ".") == found(f"{folder}/") == ["b.orc", "we[i]rd.orc"]
+    assert found(".", "b.orc") == ["we[i]rd.orc"]
+    assert found("day=2", "a.orc", "?.orc") == []
 
 
 def test_a_conversion_without_its_manifest_is_refused(folder):
@@ -225,6 +238,13 @@ def test_a_manifest_on_s3_names_its_files(s3):
     s3.put("set/b.orc", b"123")
     with pytest.raises(DataError, match=f"^{s3.url}/set/b.orc: expected 5 bytes, as .* lists it, found 3"):
         expand([f"{s3.url}/set"], "/")
+
+
+def test_what_a_manifest_on_s3_does_not_list_is_found(s3):
+    s3.put("log/manifest.json", b'{"format_version": 1, "files": [{"name": "a.orc", "bytes": 1}]}')
+    for name in ("a.orc", "b.orc", "c.txt", "sub/d.orc"):
+        s3.put(f"log/{name}", b"1")
+    assert unlisted([f"{s3.url}/log"], "/") == unlisted([f"{s3.url}/log/manifest.json"], "/") == [f"{s3.url}/log/b.orc"]
 
 
 def test_local_and_remote_patterns_keep_their_order(s3, folder):

@@ -15,12 +15,16 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 
 
 @contextlib.contextmanager
-def running_ps(count: int, clients: int) -> Iterator[tuple[list[str], list[str]]]:
-    """Addresses of `count` ready PS, and as many for clients; ends every PS afterwards."""
+def running_ps(count: int, clients: int, job: str | None = None) -> Iterator[tuple[list[str], list[str]]]:
+    """Addresses of `count` ready PS, of a job file if one is given, and as many for clients; ends every PS
+    afterwards."""
     with reserved_addresses(count + clients) as addresses:
         ps, workers = addresses[:count], addresses[count:]
         servers = [
-            start("-m", "ps_cluster", "ps", "--ps", ",".join(ps), "--workers", workers[0], "--index", str(index))
+            start(
+                *("-m", "ps_cluster", "ps", *([job] if job else [])),
+                *("--ps", ",".join(ps), "--workers", workers[0], "--index", str(index)),
+            )
             for index in range(count)
         ]
         try:

@@ -62,16 +62,19 @@ def trained(job_path: str, with_offset: bool, membership: Membership, devices: D
 
     from data.read.footers import read_footer
     from data.sample.sampling import WEIGHT, sample
+    from ps_cluster.checkpoint.dense import dense_values
+    from ps_cluster.checkpoint.finding import newest_checkpoint
+    from ps_cluster.checkpoint.saver import Saver
     from ps_cluster.export.saved_model import export_saved_model
     from ps_cluster.job.load import load_job
     from ps_cluster.roles.telling import Teller
     from ps_cluster.roles.worker import evaluate_session
-    from ps_cluster.train.checkpoint import newest_checkpoint, save_checkpoint
     from ps_cluster.train.dense import make_dense_optimizer
     from ps_cluster.train.loop import train as train_all
     from ps_cluster.train.session import Session, samples_of
     from ps_cluster.train.shares import share_of
     from ps_cluster.train.step import make_train_step
+    from ps_cluster.train.trained_job import meaning_of
 
     job_file = load_job(job_path)
     job = job_file.job
@@ -103,10 +106,11 @@ def trained(job_path: str, with_offset: bool, membership: Membership, devices: D
                 batch = {name: tf.constant(column[order[start : start + size]]) for name, column in given.items()}
                 step(batch, tf.constant(number, tf.int64), tf.constant(1.0), tf.constant(True))
     told = train.sampling.record()
-    save_checkpoint(job_file.output, number, job, session.store, session.model, optimizer, told)
+    dense = lambda: dense_values(session.model, optimizer)  # noqa: E731
+    Saver(job_file.checkpoints, session.store, dense, meaning_of(job), told, keep=1).save(number)
     with Teller(job_file, None) as teller:
         evaluation = evaluate_session(session, share_of(session, test, training=False, progress=silent), teller)
-    assert newest_checkpoint(job_file.output).sampling == told
+    assert newest_checkpoint(job_file.checkpoints).manifest.sampling == told
     folder = export_saved_model(job_file)
     serve = tf.saved_model.load(folder).signatures["serving_default"]
     scored = whole(test.paths)

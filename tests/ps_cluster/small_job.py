@@ -10,12 +10,15 @@ import tensorflow as tf
 import tf_keras
 
 from models.build import build_model
+from ps_cluster.checkpoint.dense import dense_values
+from ps_cluster.checkpoint.finding import below
+from ps_cluster.checkpoint.saver import Saver
 from ps_cluster.embedding.ps_store import PsEmbeddingStore
 from ps_cluster.job.resolve import JobFile, inputs_of
 from ps_cluster.job.schema import Job
-from ps_cluster.train.checkpoint import save_checkpoint
 from ps_cluster.train.dense import make_dense_optimizer
 from ps_cluster.train.session import groups_of
+from ps_cluster.train.trained_job import meaning_of
 from tests.ps_cluster.stores import ragged, store_of, train
 
 MOST = 30  # ids lie below
@@ -88,4 +91,15 @@ def saved(job: Job, output: str, step: int = 3) -> tuple[tf_keras.Model, PsEmbed
     optimizer = optimizer_of(job, model)
     gradients = [tf.constant(random.normal(size=weight.shape), tf.float32) for weight in model.trainable_variables]
     optimizer.apply_gradients(zip(gradients, model.trainable_variables))
-    return model, store, save_checkpoint(output, step, job, store, model, optimizer)
+    saver = saver_of(job, output, store, model, optimizer)
+    saver.save(step)
+    return model, store, saver.folder(step)
+
+
+def saver_of(
+    job: Job, output: str, store: PsEmbeddingStore, model: tf_keras.Model, optimizer: tf_keras.optimizers.Optimizer
+) -> Saver:
+    """A saver of a training whose checkpoints lie below `output`."""
+    settings = job.checkpoint
+    dense = lambda: dense_values(model, optimizer)  # noqa: E731
+    return Saver(below(output), store, dense, meaning_of(job), None, settings.keep, settings.deltas)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import asdict
 
 import numpy as np
 
@@ -51,7 +52,7 @@ def wait_for_go(state: str) -> None:
 
 def reshard(folder: str, devices: list[str], worker: str) -> None:
     """Trains on 2 PS, saves; restores on 1, saves; restores that on 3, saves; says what each store counts."""
-    from tests.ps_cluster.stores import groups_of_all, random_ids, store_of, train
+    from tests.ps_cluster.stores import groups_of_all, levels_in, random_ids, save, store_of, train
 
     told: dict[str, list] = {}
     random = np.random.default_rng(0)
@@ -62,11 +63,10 @@ def reshard(folder: str, devices: list[str], worker: str) -> None:
             for step in range(1, RESHARD_STEPS + 1):
                 train(store, random_ids(random, 200, most=2000), step, batch_rows=200)
         else:
-            store.restore(*source)
+            store.restore(levels_in(*source))
         path = os.path.join(folder, name)
-        files = store.save(path)
-        source = (path, files)
-        told[name] = [files, [vars(table) for table in store.stats()]]
+        source = (path, save(store, path))
+        told[name] = [[asdict(table) for table in source[1]], {table.name: table.rows for table in store.stats()}]
     with open(os.path.join(folder, "told.json"), "w", encoding="utf-8") as out:
         json.dump(told, out)
 
@@ -77,7 +77,7 @@ def push_together(folder: str, devices: list[str], worker: str, rank: int) -> No
 
     from ps_cluster.embedding.groups import plan_groups
     from ps_cluster.embedding.store import StepInfo
-    from tests.ps_cluster.stores import SGD, id_of, store_of, table_of
+    from tests.ps_cluster.stores import SGD, id_of, save, store_of, table_of
 
     groups = plan_groups({"user": table_of(PUSH_DIM)}, [id_of("user", "user")], SGD, seed=5)
     store = store_of(groups, devices, "together", worker, rank, num_workers=2)
@@ -108,9 +108,9 @@ def push_together(folder: str, devices: list[str], worker: str, rank: int) -> No
         )
     if rank == 0:
         # Every worker's last push has ended when this one's has: they end together.
-        files = store.save(folder)
+        tables = save(store, folder)
         with open(os.path.join(folder, "told.json"), "w", encoding="utf-8") as out:
-            json.dump(files, out)
+            json.dump([asdict(table) for table in tables], out)
 
 
 if __name__ == "__main__":

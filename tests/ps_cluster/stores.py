@@ -10,6 +10,9 @@ from typing import Literal
 import numpy as np
 import tensorflow as tf
 
+from ops.shards import read_blocks
+from ps_cluster.checkpoint.finding import Level
+from ps_cluster.checkpoint.manifest import Shard, StoredTable
 from ps_cluster.embedding.groups import TableGroup, plan_groups
 from ps_cluster.embedding.ps_store import Placement, PsEmbeddingStore
 from ps_cluster.embedding.store import StepInfo
@@ -58,10 +61,12 @@ def store_of(
     rank: int = 0,
     num_workers: int = 1,
     transport: str = "float32",
+    deltas: bool = False,
 ) -> PsEmbeddingStore:
     """A store of a namespace of its own, unless one is given."""
     placement = Placement(tuple(devices), worker_device, rank, num_workers, synchronous=True)
-    return PsEmbeddingStore(groups, placement, namespace or f"store-{os.getpid()}-{next(_numbers)}", transport)
+    namespace = namespace or f"store-{os.getpid()}-{next(_numbers)}"
+    return PsEmbeddingStore(groups, placement, namespace, transport, deltas)
 
 
 def groups_of_all(engine: Literal["native", "tfra_cuckoo"] = "native") -> list[TableGroup]:
@@ -88,11 +93,11 @@ def random_ids(random: np.random.Generator, batch: int, most: int = 40) -> dict:
 
 
 def info_of(step: int = 1, batch_rows: int = 1, factor: float = 1.0) -> StepInfo:
-    return StepInfo(tf.constant(step, tf.int64), tf.constant(batch_rows, tf.int64), tf.constant(factor, tf.float32))
+    return StepInfo(tf.cast(step, tf.int64), tf.cast(batch_rows, tf.int64), tf.cast(factor, tf.float32))
 
 
-def look_up(store: PsEmbeddingStore, ids: Mapping, training: bool = True) -> dict:
-    looked_up = store.lookup(ids, info_of(), training)
+def look_up(store: PsEmbeddingStore, ids: Mapping, training: bool = True, step: int = 1) -> dict:
+    looked_up = store.lookup(ids, info_of(step), training)
     return looked_up.vectors(looked_up.rows)
 
 
@@ -115,21 +120,33 @@ def train(
     store.apply(looked_up, tape.gradient(loss, looked_up.rows))
 
 
-def rows_on_disk(folder: str, files: Sequence[dict]) -> dict[str, dict[int, bytes]]:
-    """Per table, each key's row as bytes; no key twice."""
-    tables: dict[str, dict[int, bytes]] = {}
-    for entry in files:
-        if entry["part"] == "keys":
-            rows = tables.setdefault(entry["table"], {})
-            for key, row in shard_on_disk(folder, entry).items():
+def save(store: PsEmbeddingStore, folder: str, step: int = 1, delta: bool = False) -> tuple[StoredTable, ...]:
+    """Saves all tables below `folder`."""
+    store.begin_save(folder, delta)
+    return store.write_save(folder, step, None)
+
+
+def levels_in(folder: str, tables: Sequence[StoredTable]) -> dict[str, list[Level]]:
+    """Saved tables as a store restores them."""
+    return {table.name: [Level(folder, table)] for table in tables}
+
+
+def rows_on_disk(folder: str, tables: Sequence[StoredTable]) -> dict[str, dict[int, bytes]]:
+    """Per table, each key's class, counts and row as bytes; no key twice."""
+    found: dict[str, dict[int, bytes]] = {}
+    for table in tables:
+        rows = found.setdefault(table.name, {})
+        for shard in table.shards:
+            for key, row in shard_on_disk(folder, shard).items():
                 assert key not in rows
                 rows[key] = row
-    return tables
+    return found
 
 
-def shard_on_disk(folder: str, entry: dict) -> dict[int, bytes]:
-    path = os.path.join(folder, entry["file"])
-    keys = np.fromfile(path, "<i8")
-    rows = np.fromfile(path[: -len("keys")] + "values", "<f4").reshape(len(keys), entry["row_floats"])
-    assert len(set(keys.tolist())) == len(keys)
-    return {key: row.tobytes() for key, row in zip(keys.tolist(), rows)}
+def shard_on_disk(folder: str, shard: Shard) -> dict[int, bytes]:
+    rows: dict[int, bytes] = {}
+    for block in read_blocks(os.path.join(folder, shard.file)):
+        for key, meta, row in zip(block.keys.tolist(), block.meta, block.rows):
+            assert key not in rows
+            rows[key] = bytes([block.row_class]) + meta.tobytes() + row.tobytes()
+    return rows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import signal
 import subprocess
@@ -177,3 +178,16 @@ def test_progress_knows_no_total_and_makes_room_for_other_lines(
     else:
         told = "verify: 3,000 rows, 150 rows/s\na problem\nverify: 6,000 of 12,000 rows, 150 rows/s\n"
     assert out.getvalue() == told
+
+
+def test_what_a_manifest_does_not_list_is_named_and_not_read(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkdir("set")
+    os.rename("a.orc", "set/a.orc")
+    listed = [{"name": "a.orc", "bytes": os.path.getsize("set/a.orc"), "rows": 500}]
+    Path("set/manifest.json").write_text(json.dumps({"format_version": 1, "rows": 500, "files": listed}))
+    Path("set/stray.orc").write_text("no ORC file")
+    for command, told in (("inspect", "500 in 1 file and"), ("verify", "1 file, 500 good rows")):
+        assert main(["data", command, "set"]) == 0, command
+        said = capsys.readouterr()
+        assert told in said.out
+        assert said.err == "not read: set/stray.orc: the folder's manifest does not list it\n"

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from ops.embedding import table_salt
+from ps_cluster.checkpoint.manifest import Shard, StoredTable
 from tests.ops.reference import initial_value, owner_of
 from tests.ps_cluster.add_client import PUSHES, THREADS
 from tests.ps_cluster.ps_processes import START_SECONDS, running_ps, start
 from tests.ps_cluster.store_client import PUSH_DIM, PUSH_KEYS, PUSH_STEPS, RESHARD_STEPS, gradients_of
-from tests.ps_cluster.stores import SGD, groups_of_all, random_ids, rows_on_disk, shard_on_disk, store_of, train
+from tests.ps_cluster.stores import SGD, groups_of_all, random_ids, rows_on_disk, save, shard_on_disk, store_of, train
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +48,13 @@ def run_clients(what: str, folder: Path, ps: list[str], workers: list[str]) -> N
             client.communicate()
 
 
+def tables_of(told: list[dict]) -> list[StoredTable]:
+    return [
+        StoredTable(**{**one, "dims": tuple(one["dims"]), "shards": tuple(Shard(**shard) for shard in one["shards"])})
+        for one in told
+    ]
+
+
 def go(client: subprocess.Popen[str]) -> None:
     client.stdin.write("go\n")
     client.stdin.flush()
@@ -62,26 +70,26 @@ def test_tables_move_between_numbers_of_ps_bit_for_bit(cluster: tuple, tmp_path:
     random = np.random.default_rng(0)
     for step in range(1, RESHARD_STEPS + 1):
         train(store, random_ids(random, 200, most=2000), step, batch_rows=200)
-    want = rows_on_disk(str(tmp_path / "here"), store.save(str(tmp_path / "here")))
+    want = rows_on_disk(str(tmp_path / "here"), save(store, str(tmp_path / "here")))
     assert all(len(rows) > 500 for rows in want.values())
 
     for name, num_ps in (("two", 2), ("one", 1), ("three", 3)):
-        files, stats = told[name]
+        tables = tables_of(told[name][0])
         folder = str(tmp_path / name)
-        assert rows_on_disk(folder, files) == want
-        assert stats == [vars(table) for table in store.stats()]
-        for entry in files:
-            if entry["part"] == "keys":
-                ps_index = int(entry["file"].split("ps-")[1][:3])
-                keys = shard_on_disk(folder, entry)
+        assert rows_on_disk(folder, tables) == want
+        assert told[name][1] == {table.name: table.rows for table in store.stats()}
+        for table in tables:
+            assert len(table.shards) == num_ps
+            for shard in table.shards:
+                keys = shard_on_disk(folder, shard)
                 assert keys
-                assert all(owner_of(key, table_salt(entry["table"]), num_ps) == ps_index for key in keys)
+                assert all(owner_of(key, table_salt(table.name), num_ps) == shard.ps for key in keys)
 
 
 def test_two_workers_train_as_the_sum_of_both(cluster: tuple, tmp_path: Path) -> None:
     ps, workers = cluster
     run_clients("together", tmp_path, ps, workers[1:])
-    (rows,) = rows_on_disk(str(tmp_path), json.loads((tmp_path / "told.json").read_text())).values()
+    (rows,) = rows_on_disk(str(tmp_path), tables_of(json.loads((tmp_path / "told.json").read_text()))).values()
 
     want: dict[int, np.ndarray] = {}
     last: dict[int, int] = {}
@@ -97,9 +105,10 @@ def test_two_workers_train_as_the_sum_of_both(cluster: tuple, tmp_path: Path) ->
                 last[key] = step
     assert rows.keys() == want.keys()
     for key, row in rows.items():
-        values = np.frombuffer(row, "<f4")
-        np.testing.assert_allclose(values[:-1], want[key], rtol=0, atol=1e-6 * max(1.0, size[key]))
-        assert values[-1:].view(np.int32)[0] == last[key]
+        assert row[0] == 1
+        last_step, _, _ = np.frombuffer(row[1:13], "<u4").tolist()
+        np.testing.assert_allclose(np.frombuffer(row[13:], "<f4"), want[key], rtol=0, atol=1e-6 * max(1.0, size[key]))
+        assert last_step == last[key]
 
 
 def test_processes_and_threads_that_add_to_the_same_rows_lose_nothing(cluster: tuple) -> None:

@@ -18,21 +18,23 @@ from ps_cluster.embedding.ps_store import PsEmbeddingStore
 from ps_cluster.embedding.store import StepInfo
 from ps_cluster.embedding.table_stats import stats_of
 from ps_cluster.errors import UserError
-from ps_cluster.job.table_schema import AdmitByCount, Eviction
+from ps_cluster.job.table_schema import AdmitByCount, Eviction, Table
 from tests.ops.reference import initial_value
 from tests.ps_cluster.stores import (
+    ADAGRAD,
     ADAM,
-    FEATURES,
     SGD,
     TABLES,
     groups_of_all,
     id_of,
     info_of,
+    levels_in,
     list_of,
     look_up,
     ragged,
     random_ids,
     rows_on_disk,
+    save,
     store_of,
     table_of,
     train,
@@ -307,6 +309,9 @@ def test_evicted_ids_are_told_where_the_table_logs_them() -> None:
     looked_up = store.lookup({"user": every, "item": every}, now, training=False)
     there = looked_up.vectors(looked_up.rows)["user"].numpy().any(axis=1)
     assert there.tolist() == [False, False, False, True, True, True]
+    # Evaluation, which is of no step, sees the same.
+    evaluated = look_up(store, {"user": every, "item": every}, training=False, step=0)["user"].numpy()
+    assert evaluated.any(axis=1).tolist() == there.tolist()
     # Their memory comes back little by little, as steps go by.
     told: list[int] = []
     for _ in range(1000):
@@ -343,17 +348,20 @@ def test_saved_tables_come_back_bit_for_bit(tmp_path: Path) -> None:
     random = np.random.default_rng(4)
     for step in range(1, 5):
         train(store, random_ids(random, 20), step, batch_rows=20)
-    files = store.save(str(tmp_path / "one"))
-    assert {entry["file"] for entry in files} == {
-        f"tables/{table}/ps-000-of-001-{part}" for table in TABLES for part in ("keys", "values")
-    }
-    for entry in files:
-        assert os.path.getsize(tmp_path / "one" / entry["file"]) == entry["bytes"]
+    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+    saved = save(store, one)
+    shards = [shard for table in saved for shard in table.shards]
+    assert {shard.file for shard in shards} == {f"tables/{table}/ps-000-of-001.table" for table in TABLES}
+    for shard in shards:
+        assert os.path.getsize(os.path.join(one, shard.file)) == shard.bytes
     other = store_of(groups_of_all())
-    other.restore(str(tmp_path / "one"), files)
-    assert other.stats() == store.stats()
-    again = other.save(str(tmp_path / "two"))
-    assert rows_on_disk(str(tmp_path / "two"), again) == rows_on_disk(str(tmp_path / "one"), files)
+    rows = other.restore(levels_in(one, saved))
+    assert (
+        rows
+        == {table.name: table.rows for table in store.stats()}
+        == {table.name: table.rows for table in other.stats()}
+    )
+    assert rows_on_disk(two, save(other, two)) == rows_on_disk(one, saved)
     # And they learn on from there as if nothing had happened.
     ids = random_ids(random, 20)
     for one in (store, other):
@@ -363,26 +371,74 @@ def test_saved_tables_come_back_bit_for_bit(tmp_path: Path) -> None:
 
 def test_empty_tables_are_saved_and_restored(tmp_path: Path) -> None:
     store = store_of(groups_of_all())
-    files = store.save(str(tmp_path))
-    assert [entry["bytes"] for entry in files] == [0] * 8
-    store_of(groups_of_all()).restore(str(tmp_path), files)
-
-
-def test_a_table_that_was_not_trained_is_refused(tmp_path: Path) -> None:
-    store = store_of(
-        plan_groups({"item": TABLES["item"], "place": TABLES["place"]}, [FEATURES[1], FEATURES[4]], ADAM, 5)
-    )
-    files = store.save(str(tmp_path))
-    with pytest.raises(UserError, match="expected files of table user, found tables: item, place"):
-        store_of(groups_of_all()).restore(str(tmp_path), files)
+    saved = save(store, str(tmp_path))
+    assert [table.shards[0].rows for table in saved] == [0] * 4
+    assert set(store_of(groups_of_all()).restore(levels_in(str(tmp_path), saved)).values()) == {0}
 
 
 @pytest.mark.parametrize(("dim", "optimizer"), [(3, SGD), (2, ADAM)])
 def test_a_table_that_was_trained_otherwise_is_refused(tmp_path: Path, dim: int, optimizer) -> None:
     user = [id_of("user", "user")]
     store = store_of(plan_groups({"user": table_of(2)}, user, SGD, 5))
-    files = store.save(str(tmp_path))
+    saved = levels_in(str(tmp_path), save(store, str(tmp_path)))
     other = store_of(plan_groups({"user": table_of(dim)}, user, optimizer, 5))
-    message = f"ps-000-of-001-keys: table user: expected rows of dim {dim} with {optimizer.name}, found dim 2 with sgd"
+    message = f"table user: expected rows of dim {dim} with {optimizer.name}, found dim 2 with sgd"
     with pytest.raises(UserError, match=message):
-        other.restore(str(tmp_path), files)
+        other.restore(saved)
+
+
+def trained_user(table: Table, optimizer, seed: int = 5) -> tuple[PsEmbeddingStore, tf.Tensor]:
+    """A store of one table, trained for 3 steps; some of its ids."""
+    ids = tf.constant(np.random.default_rng(seed).permutation(500)[:200] - 250, tf.int64)
+    store = store_of(plan_groups({"user": table}, [id_of("user", "user")], optimizer, seed))
+    for step in range(1, 4):
+        train(store, {"user": ids[: 70 * step]}, step, batch_rows=20)
+    return store, ids
+
+
+@pytest.mark.parametrize("engines", [("native", "tfra_cuckoo"), ("tfra_cuckoo", "native")])
+@pytest.mark.parametrize("optimizer", [SGD, ADAGRAD, ADAM])
+def test_either_engine_restores_what_the_other_saved(tmp_path: Path, engines: tuple, optimizer) -> None:
+    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+    source, ids = trained_user(table_of(5, engine=engines[0]), optimizer)
+    saved = save(source, one)
+    assert saved[0].engine == engines[0]
+    other = store_of(plan_groups({"user": table_of(5, engine=engines[1])}, [id_of("user", "user")], optimizer, 5))
+    other.restore(levels_in(one, saved))
+    again = save(other, two)
+    assert rows_on_disk(two, again) == rows_on_disk(one, saved)
+    assert len(rows_on_disk(two, again)["user"]) == 200
+    for store in (source, other):
+        train(store, {"user": ids}, 4, batch_rows=20)
+    np.testing.assert_array_equal(look_up(source, {"user": ids})["user"], look_up(other, {"user": ids})["user"])
+
+
+@pytest.mark.parametrize("engine", ["native", "tfra_cuckoo"])
+@pytest.mark.parametrize(("dim", "optimizer"), [(5, ADAM), (7, ADAGRAD), (5, SGD)])
+def test_embeddings_alone_go_into_other_rows(tmp_path: Path, engine: str, dim: int, optimizer) -> None:
+    folder = str(tmp_path)
+    source, ids = trained_user(table_of(5), ADAM)
+    saved = levels_in(folder, save(source, folder))
+    other = store_of(plan_groups({"user": table_of(dim, engine=engine)}, [id_of("user", "user")], optimizer, 9))
+    assert other.restore(saved, "embeddings") == {"user": 200}
+    got = look_up(other, {"user": ids}, training=False)["user"].numpy()
+    np.testing.assert_array_equal(got[:, :5], look_up(source, {"user": ids})["user"])
+    assert not got[:, 5:].any()
+    # The first step is that of new rows which happen to have these embeddings.
+    train(other, {"user": ids}, 1, batch_rows=1)
+    moved = look_up(other, {"user": ids}, training=False)["user"].numpy()
+    gradient = (1 + got).astype(np.float64)
+    step = {
+        "sgd": 0.5 * gradient,
+        "adagrad": 0.1 * gradient / np.sqrt(0.1 + gradient**2),
+        "adam": 0.01 * np.sign(gradient),
+    }
+    np.testing.assert_allclose(moved, got - step[optimizer.name], rtol=0, atol=1e-5)
+
+
+def test_embeddings_that_are_too_wide_are_refused(tmp_path: Path) -> None:
+    folder = str(tmp_path)
+    saved = levels_in(folder, save(trained_user(table_of(5), SGD)[0], folder))
+    narrow = store_of(plan_groups({"user": table_of(4)}, [id_of("user", "user")], SGD, 9))
+    with pytest.raises(UserError, match="table user: expected embeddings of at most 4 values, found 5"):
+        narrow.restore(saved, "embeddings")

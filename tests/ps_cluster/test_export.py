@@ -164,8 +164,8 @@ def test_tables_that_are_not_the_trained_ones_are_refused(exported: tuple, table
 def test_a_damaged_checkpoint_is_not_exported(tmp_path: Path) -> None:
     job_file = job_file_of(job_of(), tmp_path)
     _, _, folder = saved(job_file.job, job_file.output)
-    with open(os.path.join(folder, "tables", "item", "ps-000-of-001-values"), "r+b") as file:
+    with open(os.path.join(folder, "tables", "item", "ps-000-of-001.table"), "r+b") as file:
         file.truncate(10)
-    with pytest.raises(UserError, match="ps-000-of-001-values: damaged"):
+    with pytest.raises(UserError, match=r"ps-000-of-001\.table: header: cut off"):
         export_saved_model(job_file)
     assert not os.path.isdir(os.path.join(job_file.output, "export", "1"))

@@ -14,7 +14,7 @@ import termios
 
 import pytest
 
-from ps_cluster.report import Renderer, events
+from ps_cluster.report import Renderer, events, summary
 from ps_cluster.report.text import duration, figure, size
 from tests.ps_cluster.run_events import run_events
 
@@ -266,3 +266,11 @@ def test_numbers_read_well():
     ]
     assert [duration(value) for value in (0.4, 59.6, 3723, float("inf"))] == ["0:00", "1:00", "1:02:03", "-"]
     assert [figure(value) for value in (None, "NaN", "Infinity", 0.12345)] == ["-", "nan", "inf", "0.1235"]
+
+
+def test_evicted_ids_are_a_line():
+    event = events.evicted(step=1200, table="user", ids=[5, -6])
+    assert summary.evicted(event) == "step 1,200: 2 ids evicted from user: 5, -6"
+    many = events.evicted(step=1, table="user", ids=range(4096))
+    assert summary.evicted(many).endswith("evicted from user: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 4,086 more")
+    assert lines_of([event]) == ["step 1,200: 2 ids evicted from user: 5, -6"]

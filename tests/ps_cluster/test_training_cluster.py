@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ps_cluster.checkpoint.finding import checkpoint_at
+from ps_cluster.checkpoint.rows import rows_of
 from tests.data import orc_files
 from tests.ps_cluster import small_cluster
 from tests.ps_cluster.small_cluster import Run, job
@@ -161,9 +163,9 @@ def test_the_report_tells_the_run(twins: tuple[Run, Run], report: dict[str, Any]
     assert report["dense_parameters"] == sum(
         weight.size for name, weight in weights.items() if name.startswith("model/")
     )
-    # key, embedding, optimiser's slots, step of the last update
-    bytes_of = {"user": 8 + 4 * (3 * 4 + 1), "items": 8 + 4 * (3 * 4 + 1), "shop": 8 + 4 * (3 * 6 + 1)}
-    bytes_of["tags"] = 8 + 4 * (2 * 6 + 1)
+    # key, embedding, optimiser's slots, frequency, step of the last update
+    bytes_of = {"user": 8 + 4 * (3 * 4 + 2), "items": 8 + 4 * (3 * 4 + 2), "shop": 8 + 4 * (3 * 6 + 2)}
+    bytes_of["tags"] = 8 + 4 * (2 * 6 + 2)
     tables = {table["name"]: table for table in report["tables"]}
     for name, rows in tables_of(run).items():
         assert (tables[name]["rows"], tables[name]["bytes"]) == (len(rows), len(rows) * bytes_of[name])
@@ -299,17 +301,14 @@ def checkpoint_of(run: Run) -> Path:
 
 def tables_of(run: Run) -> dict[str, dict[int, np.ndarray]]:
     """Whole rows, optimiser state included, by table and key, over all PS."""
-    checkpoint = checkpoint_of(run)
-    manifest = json.loads((checkpoint / "manifest.json").read_text())
     tables: dict[str, dict[int, np.ndarray]] = {}
-    for entry in manifest["files"]:
-        if entry.get("part") == "keys":
-            keys = np.fromfile(checkpoint / entry["file"], "<i8")
-            values = checkpoint / (entry["file"].removesuffix("keys") + "values")
-            rows = np.fromfile(values, "<f4").reshape(len(keys), entry["row_floats"])
-            table = tables.setdefault(entry["table"], {})
-            assert not table.keys() & set(keys.tolist()), "a key on two PS"
-            table.update(zip(keys.tolist(), rows, strict=True))
+    checkpoint = checkpoint_at(str(checkpoint_of(run)))
+    for name in checkpoint.tables():
+        table = tables.setdefault(name, {})
+        for rows in rows_of(checkpoint, name):
+            assert not table.keys() & set(rows.keys.tolist()), "a key on two PS"
+            whole = np.concatenate([rows.embeddings, rows.slots.reshape(len(rows.keys), -1)], axis=1)
+            table.update(zip(rows.keys.tolist(), whole, strict=True))
     return tables
 
 

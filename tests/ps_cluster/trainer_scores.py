@@ -17,9 +17,10 @@ def main(job_path: str, outputs: str) -> None:
 
     from data.orc import open_reader
     from ops.library import load
+    from ps_cluster.checkpoint.dense import load_dense
+    from ps_cluster.checkpoint.finding import newest_checkpoint
     from ps_cluster.job.load import load_job
     from ps_cluster.job.membership import Membership
-    from ps_cluster.train.checkpoint import load_dense, newest_checkpoint
     from ps_cluster.train.collective import joined
     from ps_cluster.train.connect import connect
     from ps_cluster.train.session import Session, samples_of
@@ -29,10 +30,10 @@ def main(job_path: str, outputs: str) -> None:
     job_file = load_job(job_path)
     membership = Membership("worker", 0, (), ("localhost:1",))
     with joined(membership):
-        session = Session(job_file, membership, connect(membership))
-        checkpoint = newest_checkpoint(job_file.output)
+        session = Session(job_file, membership, connect(membership), training=False)
+        checkpoint = newest_checkpoint(job_file.checkpoints)
         load_dense(checkpoint, session.model)
-        session.store.restore(checkpoint.folder, checkpoint.table_files())
+        session.store.restore(checkpoint.levels_of(session.store.table_names()))
         with open_reader(session.read_spec(samples_of(job_file, "test"), training=False)) as reader:
             spec = reader.dataset.element_spec[0]
             score = make_score_step(session.job, session.model, session.store, session.devices, spec)

@@ -82,8 +82,8 @@ void NativeTable::CopyEmbeddings(const RowBlock& block, char* values) const {
 Status NativeTable::Find(OpKernelContext* ctx, const Tensor& keys, Tensor* values, const Tensor& default_value) {
   const bool one_default = default_value.NumElements() == table_.width();
   if (!one_default && default_value.NumElements() != values->NumElements()) {
-    return InvalidArgument("default_value: expected one vector of ", table_.width(), " or one for each key, found shape ",
-                           default_value.shape().DebugString());
+    return InvalidArgument("default_value: expected one vector of ", table_.width(),
+                           " or one for each key, found shape ", default_value.shape().DebugString());
   }
   return Guarded([&] {
     table_.Find(keys.flat<int64_t>().data(), keys.NumElements(), default_value.data(), one_default, values->data(),

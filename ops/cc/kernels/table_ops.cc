@@ -157,7 +157,8 @@ class TableExportBlock : public OpKernel {
       last_steps->flat<int64_t>()(i) = block.meta[i].last_step;
       float decayed;
       std::memcpy(&decayed, &block.meta[i].frequency, sizeof(decayed));
-      frequencies->flat<double>()(i) = decays ? double{decayed} : double{block.meta[i].frequency};
+      frequencies->flat<double>()(i) = block.meta[i].frequency;
+      if (decays) frequencies->flat<double>()(i) = decayed;
     }
   }
 

@@ -34,7 +34,8 @@ constexpr int64_t kMostBlockRows = 65536;  // TFRA's default buffer of 4 million
 Status ReadPath(OpKernelContext* ctx, std::string* folder, std::string* name) {
   for (const int i : {1, 2}) {
     if (ctx->input(i).NumElements() != 1) {
-      return InvalidArgument(i == 1 ? "folder" : "file_name", ": expected one text, found ", ctx->input(i).NumElements());
+      return InvalidArgument(i == 1 ? "folder" : "file_name", ": expected one text, found ",
+                             ctx->input(i).NumElements());
     }
   }
   *folder = ctx->input(1).flat<tensorflow::tstring>()(0);

@@ -35,8 +35,8 @@ De-duplicates the ids of all features of a group and cuts them by owning PS.
 
 header: the first 5 words of a request: rank, step, batch rows, learning rate bits, event hour.
 ids: per feature, int64 [ids of that feature].
-requests: per PS, int64 [5 + tables + keys + (keys + 1) / 2]: header, keys per table, keys, each once, and how often each
-  occurs, two uint32 in a word.
+requests: per PS, int64 [5 + tables + keys + (keys + 1) / 2]: header, keys per table, keys, each once, and how often
+  each occurs, two uint32 in a word.
 positions: int32 [ids of all features]: row of each id in the rows of all PS, one after the other.
 )doc");
 
@@ -101,33 +101,5 @@ A native table that evicts is swept a little afterwards.
 gradients: [keys, dim]: of the summed (not averaged) loss of the worker's batch.
 shared_name: names the buffer in which workers' gradients meet; one per group of tables.
 )doc");
-
-REGISTER_OP("PsClusterRestoreTable")
-    .Input("table: resource")
-    .Input("keys_file: string")
-    .Input("rows_file: string")
-    .Output("inserted: int64")
-    .Attr("salt: int")
-    .Attr("ps_index: int >= 0")
-    .Attr("num_ps: int >= 1")
-    .SetIsStateful()
-    .SetShapeFn(tensorflow::shape_inference::ScalarShape)
-    .Doc(R"doc(
-Inserts those rows of a shard's files that belong to this PS; reads in blocks.
-
-keys_file: int64 keys, little-endian. rows_file: float32 rows, little-endian, same order.
-)doc");
-
-REGISTER_OP("PsClusterFileChecksum")
-    .Input("file: string")
-    .Output("bytes: int64")
-    .Output("crc32c: int64")
-    .SetIsStateful()
-    .SetShapeFn([](InferenceContext* c) {
-      c->set_output(0, c->Scalar());
-      c->set_output(1, c->Scalar());
-      return tensorflow::OkStatus();
-    })
-    .Doc("Length and CRC-32C (RFC 3720) of a file, read in blocks where the op is placed.");
 
 }  // namespace ps_cluster

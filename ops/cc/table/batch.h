@@ -37,7 +37,7 @@ class Batch {
 
 // How far the walk is ahead of itself, and what it fetches.
 struct Walk {
-  int run = 16;          // items
+  int run = 16;          // items whose lines are asked for together
   int lines = 1;         // of a row
   bool changes = false;  // the rows will be written
 };
@@ -66,32 +66,32 @@ class HeldLatches {
 };
 
 // work(sub_table, item) for every item, under its sub-table's latch. While a run of items is worked on, the rows of the
-// next and the index lines of the one after are on their way. Latches are taken in the order of sub-tables, for the
-// items of three runs.
+// next and the index lines of the one after are on their way; asked for in bursts, they are waited for together.
+// Latches are taken in the order of sub-tables, for the items of three runs.
 template <class Work>
 void WalkItems(SubTable* subs, const BatchItem* begin, const BatchItem* end, const Walk& walk, const Work& work) {
   HeldLatches latches(subs, begin);
   const BatchItem* taken = begin;
   const BatchItem* fetched = begin;
-  const auto ahead = [end, &walk](const BatchItem* item) { return end - item < walk.run ? end : item + walk.run; };
+  const auto behind = [end, &walk](const BatchItem* item) { return end - item < walk.run ? end : item + walk.run; };
   const auto take = [&](const BatchItem* to) {
     for (; taken != to; ++taken) {
       latches.Take(taken);
       SubTable& sub = subs[taken->sub];
       if (walk.changes) sub.Sync();
-      sub.FetchIndex(taken->hash);
+      sub.PrefetchIndex(taken->hash);
     }
   };
   const auto fetch = [&](const BatchItem* to) {
-    for (; fetched != to; ++fetched) subs[fetched->sub].FetchRow(fetched->hash, walk.lines, walk.changes);
+    for (; fetched != to; ++fetched) subs[fetched->sub].PrefetchRow(fetched->hash, walk.lines, walk.changes);
   };
-  take(ahead(begin));
+  take(behind(begin));
   fetch(taken);
-  take(ahead(taken));
+  take(behind(taken));
   for (const BatchItem* item = begin; item != end;) {
     const BatchItem* const last = fetched;
     fetch(taken);
-    take(ahead(taken));
+    take(behind(taken));
     for (; item != last; ++item) work(&subs[item->sub], *item);
     latches.LetGo(item);
   }

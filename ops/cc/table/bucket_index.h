@@ -53,7 +53,7 @@ class BucketIndex {
   bool full() const { return size_ >= limit_; }
   int64_t size() const { return size_; }
 
-  void Fetch(uint64_t hash) const { Prefetch(At(Home(hash))); }
+  void Prefetch(uint64_t hash) const { ps_cluster::Prefetch(At(Home(hash))); }
 
   // The first reference that may be the key's, or kNone.
   uint32_t Guess(uint64_t hash) const {

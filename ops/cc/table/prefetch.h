@@ -1,15 +1,17 @@
-// Asks for a cache line ahead of its use.
+// Asking for a cache line before it is needed.
 #ifndef PS_CLUSTER_OPS_TABLE_PREFETCH_H_
 #define PS_CLUSTER_OPS_TABLE_PREFETCH_H_
 
 namespace ps_cluster {
 
-// To GCC, __builtin_prefetch has no effect: it takes a function that does nothing else for pure and drops its calls.
-inline void Prefetch(const void* line) {
+// Not `__builtin_prefetch`: to GCC a function that does nothing else has no effect, and it drops the call of it.
+inline void Prefetch(const void* at) {
 #if defined(__x86_64__)
-  asm volatile("prefetcht0 %0" : : "m"(*static_cast<const char*>(line)));
+  asm volatile("prefetcht0 %0" : : "m"(*static_cast<const char*>(at)));
+#elif defined(__aarch64__)
+  asm volatile("prfm pldl1keep, %0" : : "Q"(*static_cast<const char*>(at)));
 #else
-  __builtin_prefetch(line);
+  __builtin_prefetch(at);
 #endif
 }
 

@@ -17,6 +17,7 @@ namespace {
 constexpr int64_t kReadKeys = 1 << 15;  // of one batch, so that its keys stay in the cache
 constexpr int64_t kSlice = 128;         // rows that are swept or exported under a latch
 constexpr size_t kHotKeys = 32;
+constexpr int64_t kMostHeaderBytes = 20;
 
 using LatchLock = std::lock_guard<Latch>;
 using ChangeLock = std::shared_lock<Gate>;
@@ -37,10 +38,11 @@ void WalkAll(TableCore* core, const Batch& batch, const Walk& walk, const Work& 
   WalkItems(core->subs.data(), batch.begin(0), batch.end(from), walk, work);
 }
 
-// read(sub_table, key, position, hash) for all keys, in batches.
+// read(sub_table, key, hash, position) for all keys, in batches.
 template <class Read>
-void ReadAll(TableCore* core, const int64_t* keys, int64_t n, int64_t row_bytes, const Read& read) {
-  const Walk walk = WalkOver(row_bytes, false);
+void ReadAll(TableCore* core, const int64_t* keys, int64_t n, const Read& read) {
+  const RowLayout& layout = core->rules().layout();
+  const Walk walk = WalkOver(layout.of(layout.widest()).embedding_bytes + kMostHeaderBytes, false);
   for (int64_t from = 0; from < n; from += kReadKeys) {
     const Batch batch(core->rules(), keys + from, std::min(kReadKeys, n - from));
     WalkAll(core, batch, walk,
@@ -57,6 +59,12 @@ void ChangeAll(TableCore* core, const int64_t* keys, int64_t n, const Change& ch
   const Batch batch(core->rules(), keys, n);
   WalkAll(core, batch, walk,
           [&](SubTable* sub, const BatchItem& item) { change(sub, item.key, item.hash, int64_t{item.position}); });
+}
+
+void Raise(std::atomic<uint32_t>* newest, uint32_t value) {
+  uint32_t before = newest->load(std::memory_order_relaxed);
+  while (before < value && !newest->compare_exchange_weak(before, value, std::memory_order_relaxed)) {
+  }
 }
 
 }  // namespace
@@ -76,11 +84,13 @@ int Table::dim(int row_class) const { return impl_->rules().layout().of(row_clas
 int64_t Table::RowBytes(int row_class) const { return impl_->rules().layout().of(row_class).row_bytes; }
 
 void Table::Pull(const int64_t* keys, int64_t n, Now now, bool training, float* out) {
+  if (now.step == 0) now.step = impl_->newest_step.load(std::memory_order_relaxed);
+  if (now.hour == 0) now.hour = impl_->newest_hour.load(std::memory_order_relaxed);
   const TableRules& rules = impl_->rules();
   const RowLayout& layout = rules.layout();
   const int width = rules.width();
   std::vector<int64_t> missing;
-  ReadAll(impl_.get(), keys, n, layout.of(layout.widest()).embedding_bytes + 20,
+  ReadAll(impl_.get(), keys, n,
           [&](SubTable* sub, int64_t key, uint64_t hash, int64_t position) {
             const uint32_t ref = sub->Find(key, hash);
             const int row_class = ref == SubTable::kNone ? 0 : SubTable::ClassOf(ref);
@@ -115,6 +125,8 @@ void Table::Pull(const int64_t* keys, int64_t n, Now now, bool training, float* 
 
 void Table::Push(const int64_t* keys, const uint32_t* counts, const float* gradients, int64_t n, Now now,
                  float learning_rate, const Parallel& parallel) {
+  Raise(&impl_->newest_step, now.step);
+  Raise(&impl_->newest_hour, now.hour);
   const TableRules& rules = impl_->rules();
   const RowLayout& layout = rules.layout();
   const int width = rules.width();
@@ -165,7 +177,7 @@ void Table::Find(const int64_t* keys, int64_t n, const void* defaults, bool one_
   const RowLayout& layout = impl_->rules().layout();
   const int64_t bytes = int64_t{impl_->rules().width()} * layout.value_bytes();
   int64_t hits = 0;
-  ReadAll(impl_.get(), keys, n, layout.of(layout.widest()).embedding_bytes + 20,
+  ReadAll(impl_.get(), keys, n,
           [&](SubTable* sub, int64_t key, uint64_t hash, int64_t position) {
             char* const to = static_cast<char*>(out) + position * bytes;
             const uint32_t ref = sub->Find(key, hash);
@@ -195,10 +207,11 @@ void Table::Insert(const int64_t* keys, int64_t n, const void* values) {
 void Table::Accumulate(const int64_t* keys, int64_t n, const void* values_or_deltas, const bool* exists) {
   const int64_t bytes = int64_t{impl_->rules().width()} * impl_->rules().layout().value_bytes();
   Scratch scratch;
-  ChangeAll(impl_.get(), keys, n, [&](SubTable* sub, int64_t key, uint64_t hash, int64_t position) {
-    sub->Accumulate(key, hash, static_cast<const char*>(values_or_deltas) + position * bytes, exists[position],
-                    &scratch);
-  });
+  ChangeAll(impl_.get(), keys, n,
+            [&](SubTable* sub, int64_t key, uint64_t hash, int64_t position) {
+              sub->Accumulate(key, hash, static_cast<const char*>(values_or_deltas) + position * bytes,
+                              exists[position], &scratch);
+            });
 }
 
 void Table::Remove(const int64_t* keys, int64_t n) {
@@ -267,10 +280,15 @@ void Table::InsertRows(const RowBlock& block) {
          static_cast<int64_t>(block.rows.size()));
   // Other kinds of admission have no use for counts of keys.
   if (row_class == 0 && impl_->rules().admission() != AdmissionKind::kExact) return;
+  for (const RowMeta& meta : block.meta) {
+    Raise(&impl_->newest_step, meta.last_step);
+    Raise(&impl_->newest_hour, meta.last_hour);
+  }
   Scratch scratch;
-  ChangeAll(impl_.get(), block.keys.data(), n, [&](SubTable* sub, int64_t key, uint64_t hash, int64_t position) {
-    sub->InsertRow(key, hash, row_class, block.meta[position], block.rows.data() + position * bytes, &scratch);
-  });
+  ChangeAll(impl_.get(), block.keys.data(), n,
+            [&](SubTable* sub, int64_t key, uint64_t hash, int64_t position) {
+              sub->InsertRow(key, hash, row_class, block.meta[position], block.rows.data() + position * bytes, &scratch);
+            });
 }
 
 void Table::MergeBloom(const BloomSegment& segment) {

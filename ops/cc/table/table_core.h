@@ -28,6 +28,9 @@ struct TableCore {
   bool has_base = false;      // a delta against what was saved is possible
   bool in_snapshot = false;
 
+  // The newest step and hour that a row was updated in.
+  std::atomic<uint32_t> newest_step{0}, newest_hour{0};
+
   std::atomic<int64_t> looked_up{0}, hits{0};
   std::atomic<uint32_t> turn{0};
 

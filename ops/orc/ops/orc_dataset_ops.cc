@@ -58,7 +58,7 @@ kept: int64 [parts], rows that each part gives, or [0] when that is not known.
 columns: int64 [columns, 5]: source, kind (0 int64, 1 float, 2 list of int64), whether nulls stand for a value, that
   value, longest list (0: any).
 missing_floats: [columns]: what a null of a float column stands for.
-condition_steps: int64 [steps, 5]: programs of conditions, one after the other; see data/where.py.
+condition_steps: int64 [steps, 5]: programs of conditions, one after the other; see data/where/postfix.py.
 condition_ints: int64; condition_floats: double: their constants.
 factors: int64 [factors, 7]: kind (0 keep, 1 weight), label (-1: any), rate (0 constant, 1 steps, 2 lookup), source of
   the rate, condition (-1: none), entries of its table, entries of its bounds or keys.

@@ -1,4 +1,4 @@
-// Conditions on rows, evaluated on raw columns: the programs that data/where.py writes.
+// Conditions on rows, evaluated on raw columns: the programs that data/where/postfix.py writes.
 #ifndef PS_CLUSTER_OPS_ORC_READER_WHERE_H_
 #define PS_CLUSTER_OPS_ORC_READER_WHERE_H_
 

@@ -6,6 +6,7 @@ import argparse
 import os
 
 from ps_cluster.cli.data.progress import Progress
+from ps_cluster.cli.data.unlisted import tell_unlisted
 from ps_cluster.errors import UserError
 
 _INSPECT = (
@@ -44,6 +45,7 @@ def _run(args: argparse.Namespace) -> int:
             raise UserError(f"--html: expected a file, found the folder {args.html}")
     try:
         paths = expand(args.files, os.getcwd())
+        tell_unlisted(args.files)
         paths = [os.path.relpath(p) if p.startswith(os.getcwd() + os.sep) else p for p in paths]
         with Progress("inspect") as progress:
             report = inspect(paths, args.fast, args.time, progress.show)

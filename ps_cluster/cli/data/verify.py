@@ -6,12 +6,13 @@ import argparse
 import os
 
 from ps_cluster.cli.data.progress import Progress
+from ps_cluster.cli.data.unlisted import tell_unlisted
 from ps_cluster.errors import UserError
 
 _VERIFY = (
     "Reads all of the ORC files: bytes are compared with the checksums in the files, decoded values with row counts, "
     "statistics and bloom filters, and whole files with the manifest of a folder that has one. A line for each "
-    "problem; exit code 1 when there is any."
+    "problem; exit code 1 when there is any. What a manifest does not list is named, but not read."
 )
 
 
@@ -30,6 +31,7 @@ def _run(args: argparse.Namespace) -> int:
     if processes < 1:
         raise UserError(f"--processes: expected at least 1, found {processes}")
     listed = list_files(args.paths, os.getcwd())
+    tell_unlisted(args.paths)
     # A manifest tells the rows; else nobody knows them before all footers are read.
     told = [(one.manifest or {}).get("rows") for one in listed]
     total = sum(rows for rows in told if isinstance(rows, int)) if None not in told else 0

@@ -1,11 +1,6 @@
-"""The native reader gives what the tfio reader gives: batches, counts, errors; and its iterators can be saved."""
+"""The native reader gives what the tfio reader gives: batches, counts and errors, of any read."""
 
-import contextlib
-import gc
-import itertools
 import random
-import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,95 +15,16 @@ from hypothesis import strategies as st
 
 from data.columns import Column
 from data.errors import DataError
-from data.files import open_input
 from data.format import checksums
-from data.format.tail import read_tail, stripe_streams
 from data.orc import open_reader
-from data.orc_writer import OrcWriter, Settings
-from data.read.batches import Shard, batches
-from data.read.native_reader import NativeReader, orc_read
 from data.read.plan import plan as make_plan
 from data.read.read_spec import Position, ReadSpec
 from data.read.stripes import Part
 from data.sample.sampling import Constant, Factor, Lookup, Sampling, Steps
 from data.where import parse
-from ops.orc_dataset import OrcDataset
 from tests.data import orc_files
+from tests.data.read.both_readers import COLUMNS, by_op, outcome, same
 from tests.data.s3_server import S3
-
-COLUMNS = (Column("id", "int64"), Column("score", "float32"), Column("items", "int64_list"))
-
-
-class NoWatcher:
-    def reading(self, part):
-        pass
-
-    def read(self, part):
-        pass
-
-
-def plain(values):
-    """A column's values as Python's; floats by their bits, so that NaN equals itself and -0.0 differs from 0.0."""
-    values = np.asarray(values)
-    return (values.view(np.int32) if values.dtype == np.float32 else values).tolist()
-
-
-def by_python(spec, plan):
-    """The batches as the tfio reader's process makes them: (info, columns)."""
-    found = []
-    for number, batch in enumerate(batches(Shard.of(spec, plan), 1, NoWatcher())):
-        info = [number, batch.rows.num_rows, batch.epoch, *batch.counts.tolist()]
-        columns = [c.to_pylist() if pa.types.is_list(c.type) else plain(c) for c in batch.rows.columns]
-        found.append((info, columns))
-    return found
-
-
-def flat_batches(spec, iterator):
-    """The rest of an iterator of `OrcDataset` in the form of `by_python`."""
-    found = []
-    for *tensors, info in iterator:
-        arrays = iter([tensor.numpy() for tensor in tensors])
-        columns = []
-        for column in spec.columns:
-            values = next(arrays)
-            if column.kind == "int64_list":
-                splits = next(arrays)
-                values = [values[a:b].tolist() for a, b in itertools.pairwise(splits)]
-            columns.append(values if column.kind == "int64_list" else plain(values))
-        columns += [plain(array) for array in arrays]
-        found.append((info.numpy().tolist(), columns))
-    return found
-
-
-def by_op(spec, plan):
-    try:
-        return flat_batches(spec, OrcDataset(orc_read(spec, plan)))
-    except tf.errors.DataLossError as error:
-        raise NativeReader(spec, plan).cause(error) from error
-
-
-def outcome(read, spec, plan):
-    """The batches, or the text of the `DataError`."""
-    try:
-        return read(spec, plan)
-    except DataError as error:
-        return str(error)
-
-
-def same(spec, plan=None):
-    plan = plan or make_plan(spec)
-    expected = outcome(by_python, spec, plan)
-    assert outcome(by_op, spec, plan) == expected
-    return expected
-
-
-@pytest.fixture(scope="module")
-def two_files(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("two files")
-    a = orc_files.numbered(folder / "a.orc", [400, 30, 250])
-    b = orc_files.numbered(folder / "b.orc", [1, 310, 90, 90, 90], start=680)
-    return a, b
-
 
 INTEGERS = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
 CODECS = [pyorc.CompressionKind.NONE, pyorc.CompressionKind.ZLIB, pyorc.CompressionKind.ZSTD]
@@ -355,177 +271,6 @@ def test_condition_that_holds_in_few_rows_reads_the_other_columns_only_there(lon
         assert isinstance(result, list)
 
 
-@pytest.mark.parametrize("how", [{}, {"shuffle_rows": 170, "interleave_stripes": 2}, {"drop_remainder": True}])
-@pytest.mark.parametrize("on_bad", ["error", "skip"])
-def test_saved_iterators_give_exactly_the_rest(two_files, tmp_path, how, on_bad):
-    spec = ReadSpec(two_files, COLUMNS, 100, epochs=2, seed=1, on_bad=on_bad, where=parse("score > 7.5"), **how)
-    plan = make_plan(spec)
-    everything = by_op(spec, plan)
-    dataset = OrcDataset(orc_read(spec, plan))
-    for delivered in (0, 1, len(everything) // 2, len(everything) - 1, len(everything)):
-        iterator = iter(dataset)
-        for _ in range(delivered):
-            next(iterator)
-        path = tf.train.Checkpoint(iterator=iterator).write(str(tmp_path / f"at {delivered}"))
-        other = iter(dataset)
-        if delivered % 2:
-            next(other)  # also one that has already begun
-        tf.train.Checkpoint(iterator=other).read(path).assert_consumed()
-        assert flat_batches(spec, other) == everything[delivered:]
-        assert flat_batches(spec, iterator) == everything[delivered:]
-
-
-def test_iterators_of_the_whole_pipeline_can_be_saved(two_files, tmp_path):
-    spec = ReadSpec(two_files, COLUMNS, 64, shuffle_rows=300, reader="native", prefetch_batches=3)
-    with open_reader(spec) as reader:
-        everything = [info.numpy().tolist() + plain(v["id"]) + v["items"].to_list() for v, info in reader.dataset]
-        iterator = iter(reader.dataset.prefetch(2))
-        for _ in range(5):
-            next(iterator)
-        path = tf.train.Checkpoint(iterator=iterator).write(str(tmp_path / "saved"))
-        other = iter(reader.dataset.prefetch(2))
-        tf.train.Checkpoint(iterator=other).read(path).assert_consumed()
-        rest = [info.numpy().tolist() + plain(v["id"]) + v["items"].to_list() for v, info in other]
-    assert rest == everything[5:]
-
-
-def test_resumed_stream_is_the_rest_from_every_row(two_files):
-    spec = ReadSpec(two_files, COLUMNS[:1], 64, shuffle_rows=256, interleave_stripes=3, epochs=2)
-    plan = make_plan(spec)
-    ids = [row for _, columns in by_op(spec, plan) for row in columns[0]]
-    for row in [0, 1, 255, 256, 257, 700, plan.rows - 1, plan.rows]:
-        resumed = replace(spec, start=Position(1, row))
-        found = [row for _, columns in by_op(resumed, make_plan(resumed)) for row in columns[0]]
-        assert found == ids[plan.rows + row :]
-
-
-def test_too_few_rows_to_go_on_behind_are_an_error(two_files):
-    spec = ReadSpec(two_files, COLUMNS, 64, on_bad="skip", start=Position(0, 5000))
-    text = same(spec)
-    assert "expected at least 5000 rows in epoch 0, to go on behind them, found 1261" in text
-
-
-def test_damaged_stripe_is_named_or_counted(two_files, tmp_path):
-    path = orc_files.numbered(tmp_path / "a.orc", [50, 60, 70])
-    orc_files.damage_stripe(path, 1)
-    spec = ReadSpec((path,), COLUMNS, 100)
-    text = outcome(by_op, spec, make_plan(spec))
-    assert text.startswith(f"{path}: stripe 1 (rows 50 to 109, counted from 0): expected a readable stripe, found: ")
-    found = same(replace(spec, on_bad="skip"))
-    assert sum(info[3] for info, _ in found) == 60
-    assert [row for _, columns in found for row in columns[0]] == [*range(50), *range(110, 180)]
-
-
-def test_wrong_byte_is_found_by_the_checksums_before_it_is_decoded(tmp_path):
-    path = orc_files.numbered(tmp_path / "a.orc", [500, 600])
-    checksums.add_checksums(path)
-    spec = ReadSpec((path,), COLUMNS, 100)
-    plan = make_plan(spec)
-    with open(path, "rb") as file:
-        stripe = pyorc.Reader(file).read_stripe(1)
-        start, length = stripe.bytes_offset, stripe.bytes_length
-    whole = Path(path).read_bytes()
-    for place in range(start, start + length, 97):
-        Path(path).write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
-        text = same(spec, plan)
-        assert f"{path}: stripe 1: " in text
-        assert "the file is damaged" in text
-        found = by_op(replace(spec, on_bad="skip"), plan)
-        assert (sum(info[3] for info, _ in found), sum(info[1] for info, _ in found)) == (600, 500)
-
-
-def index_places(path):
-    """The bytes of the indexes of all stripes: (stripe, ORC type id, place)."""
-    with open_input(path) as file:
-        tail = read_tail(file, path)
-        streams = [(n, s) for n in range(len(tail.stripes)) for s in stripe_streams(file, tail, n) if s.is_index]
-    return [(n, s.column, place) for n, s in streams for place in range(s.offset, s.offset + s.bytes)]
-
-
-def test_no_wrong_byte_of_an_index_hides_rows_from_a_condition(tmp_path):
-    path = f"{tmp_path}/a.orc"
-    rows, of_stripe = 40, 20
-    day = np.tile([1, 9], rows // 2)
-    day[[7, 31]] = 5
-    table = pa.table({"id": np.arange(rows), "day": day})
-    how = Settings(stripe_rows=of_stripe, row_index_stride=10, bloom_columns=("day",), bloom_fpp=0.3)
-    with OrcWriter(path, table.schema, settings=how) as writer:
-        writer.write(table)
-    in_order = ReadSpec((path,), (Column("id", "int64"),), 10, where=parse("day == 5"))
-    whole = Path(path).read_bytes()
-    places = index_places(path)
-    seen = set()
-    hidden = 0
-    for number, (stripe, column, place) in enumerate(places):
-        Path(path).write_bytes(whole[:place] + bytes([whole[place] ^ (1 << number % 8)]) + whole[place + 1 :])
-        spec = replace(in_order, shuffle_rows=30 if number % 2 else 0)
-        skipping = replace(spec, on_bad="skip")
-        what = ["index of the rows", "column id (index)", "column day (index)"][column]
-        try:
-            told = same(spec)
-        except DataError as error:  # by the plan
-            told = str(error)
-        assert isinstance(told, str) and told.startswith(f"{path}: stripe {stripe}: {what}: expected CRC "), told
-        found = same(skipping)
-        assert [row for _, columns in found for row in columns[0]] == [[31], [7]][stripe]
-        # Which row groups are right, only the index of `day` says.
-        left = of_stripe if column == 2 else 10
-        assert sum(info[3] for info, _ in found) == left
-        assert make_plan(skipping).pruned.rows_left == 10 + left
-        with contextlib.suppress(DataError):
-            hidden += make_plan(replace(spec, verify_checksums=False)).rows < 2
-        seen.add((stripe, column))
-    assert len(seen) == 6
-    assert hidden  # without the checksums
-
-
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.data())
-def test_files_that_change_after_they_were_checked_never_end_the_process(tmp_path_factory, data):
-    path = str(tmp_path_factory.mktemp("changed") / "a.orc")
-    orc_files.numbered(Path(path), [300, 200])
-    with_checksums = data.draw(st.booleans())
-    if with_checksums:
-        checksums.add_checksums(path)
-    spec = ReadSpec((path,), COLUMNS, 100, where=data.draw(st.sampled_from([None, parse("id > 100")])))
-    plan = make_plan(spec)
-    expected = by_op(spec, plan)
-    whole = bytearray(Path(path).read_bytes())
-    kind = data.draw(st.sampled_from(["flip", "cut", "swap"]))
-    if kind == "cut":
-        del whole[data.draw(st.integers(0, len(whole) - 1)) :]
-    for _ in range(data.draw(st.integers(1, 3)) if kind != "cut" else 0):
-        a, b = data.draw(st.tuples(*[st.integers(0, len(whole) - 1)] * 2))
-        if kind == "flip":
-            whole[a] ^= data.draw(st.integers(1, 255))
-        else:
-            whole[a], whole[b] = whole[b], whole[a]
-    Path(path).write_bytes(whole)
-    found = outcome(by_op, spec, plan)
-    assert isinstance(found, str) or found == expected or not with_checksums
-
-
-def test_checksums_that_cannot_be_found_any_more_are_missed(tmp_path):
-    path = orc_files.numbered(tmp_path / "a.orc", [300, 200])
-    checksums.add_checksums(path)
-    spec = ReadSpec((path,), COLUMNS, 100)
-    plan = make_plan(spec)
-    content = bytearray(Path(path).read_bytes())
-    content[content.rindex(checksums.KEY.encode()) - 5] ^= 2  # the number of the footer's field
-    Path(path).write_bytes(content)
-    assert "it names checksums, but they cannot be read" in same(spec, plan)
-
-
-def test_missing_file_is_an_error_with_its_name(two_files, tmp_path):
-    path = orc_files.numbered(tmp_path / "gone.orc", [5])
-    spec = ReadSpec((path,), COLUMNS, 100)
-    plan = make_plan(spec)
-    Path(path).unlink()
-    text = outcome(by_op, spec, plan)
-    assert path in text
-    assert "No such file" in text
-
-
 def test_files_on_s3_are_read_like_files_here(s3: S3, tmp_path):
     path = orc_files.numbered(tmp_path / "a.orc", [300, 200, 50])
     for name, add in (("plain.orc", False), ("with checksums%20.orc", True)):
@@ -544,65 +289,6 @@ def test_file_urls_are_local_paths(tmp_path):
     path = orc_files.numbered(tmp_path / "a b.orc", [30])
     spec = ReadSpec((f"file://{path.replace(' ', '%20')}",), COLUMNS, 64)
     assert same(spec)[0][1][0] == list(range(30))
-
-
-def test_changed_type_is_an_error_of_the_tfio_readers_words(tmp_path):
-    path = orc_files.numbered(tmp_path / "a.orc", [5])
-    spec = ReadSpec((path,), COLUMNS, 100)
-    plan = make_plan(spec)
-    orc_files.write(Path(path), "struct<id:bigint,score:string,items:array<bigint>>", [[(1, "a", [])] * 5])
-    assert "column score: expected a number (float, double, integer or boolean), found string" in same(spec, plan)
-
-
-def test_dropped_iterator_ends_its_threads(two_files):
-    spec = ReadSpec(two_files, COLUMNS, 10, epochs=1000, shuffle_rows=100, reader="native", decode_threads=4)
-    before = None
-    for _ in range(3):  # the first makes TensorFlow's own threads
-        with open_reader(spec) as reader:
-            iterator = iter(reader.dataset)
-            next(iterator)
-            during = threads()
-            del iterator
-            gc.collect()
-        deadline = time.monotonic() + 10
-        while threads() > during - 4 and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert threads() <= during - 4
-        assert before is None or threads() <= before
-        before = threads()
-
-
-def threads():
-    return len(list(Path("/proc/self/task").iterdir()))
-
-
-def test_memory_stays_flat(two_files):
-    spec = ReadSpec(two_files, COLUMNS, 50, epochs=200, shuffle_rows=500, decode_threads=2)
-    seen = []
-    for *_, info in OrcDataset(orc_read(spec, make_plan(spec))):
-        if info[1] != 50 and info[2] in (50, 199):
-            status = Path("/proc/self/status").read_text()
-            seen.append(int(status.split("VmRSS:")[1].split()[0]))
-    assert len(seen) == 2
-    assert seen[1] - seen[0] < 20_000  # kB
-
-
-def test_two_iterators_of_one_dataset_do_not_disturb_each_other(two_files):
-    spec = ReadSpec(two_files, COLUMNS[:1], 100, shuffle_rows=300)
-    plan = make_plan(spec)
-    dataset = OrcDataset(orc_read(spec, plan))
-    expected = by_op(spec, plan)
-    found = [None, None]
-
-    def read(which):
-        found[which] = flat_batches(spec, dataset)
-
-    workers = [threading.Thread(target=read, args=(which,)) for which in range(2)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert found == [expected, expected]
 
 
 def test_files_of_one_name_are_sampled_differently_and_moved_ones_alike(tmp_path):

@@ -1,0 +1,1 @@
+"""Checkpoints: written beside training, found again when whole, read in blocks."""

@@ -1,0 +1,152 @@
+"""The manifest of a checkpoint: written last, it makes the checkpoint exist and says what its files hold."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ops.shards import StoredRows
+from ps_cluster.errors import UserError
+
+FORMAT_VERSION = 2
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The file of one PS: its path below the checkpoint's folder, its PS, what is in it, by what it is known whole."""
+
+    file: str
+    ps: int
+    num_ps: int
+    rows: int
+    counted_keys: int
+    removed: int
+    bloom_segments: int
+    bytes: int
+    digest: int
+
+
+@dataclass(frozen=True)
+class StoredTable:
+    """A table in a checkpoint: how its rows are stored, the salt of its keys' hashes, its files.
+
+    is_delta: the files hold what changed since the base.
+    """
+
+    name: str
+    engine: str
+    dims: tuple[int, ...]
+    value_type: str
+    optimizer: str
+    slots: int
+    decayed_frequencies: bool
+    salt: int
+    is_delta: bool
+    shards: tuple[Shard, ...]
+
+    @property
+    def stored_rows(self) -> StoredRows:
+        return StoredRows(self.dims, self.value_type, self.slots, self.decayed_frequencies)
+
+    @property
+    def bytes(self) -> int:
+        return sum(shard.bytes for shard in self.shards)
+
+
+@dataclass(frozen=True)
+class DenseFile:
+    """The file of the dense weights, and by what it is known whole (CRC-32)."""
+
+    file: str
+    bytes: int
+    crc32: int
+
+
+@dataclass(frozen=True)
+class Base:
+    """The checkpoint that a delta is based on: its step, and the CRC-32 of its manifest."""
+
+    step: int
+    crc32: int
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a checkpoint is.
+
+    base: of a delta. trained: what of the job gives the files their meaning (`ps_cluster.train.trained_job`).
+    sampling: rates by which the training rows were sampled (`ps_cluster.job.sampling`); None when they were not.
+    """
+
+    step: int
+    base: Base | None
+    trained: dict[str, Any]
+    sampling: dict[str, Any] | None
+    dense: DenseFile
+    tables: tuple[StoredTable, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Of all files but the manifest."""
+        return self.dense.bytes + sum(table.bytes for table in self.tables)
+
+    def text(self) -> str:
+        """The one way to write it: whatever else is read has been changed since."""
+        content = json.loads(json.dumps({"format_version": FORMAT_VERSION, **asdict(self)}))
+        return json.dumps({**content, "crc32": self.crc32()}, indent=1)
+
+    def crc32(self) -> int:
+        content = {"format_version": FORMAT_VERSION, **asdict(self)}
+        return zlib.crc32(json.dumps(content, indent=1).encode())
+
+
+def parse(raw: bytes, path: str) -> Manifest:
+    """The manifest that `raw`, the file at `path`, holds.
+
+    Raises:
+      UserError: it is none, is of another format version, or is damaged; one line that starts with `path`.
+    """
+    try:
+        text = raw.decode()
+        content = json.loads(text)
+        version = content["format_version"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path}: damaged: expected a checkpoint's manifest, found {error!r}") from error
+    if version == 1:
+        raise UserError(
+            f"{path}: expected format version {FORMAT_VERSION}, found 1, which this release does not read any more; "
+            "export such a checkpoint with the release that wrote it, or train again"
+        )
+    try:
+        manifest = _manifest_of(content)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(f"{path}: damaged: expected a checkpoint's manifest, found {error!r}") from error
+    if version != FORMAT_VERSION:
+        raise UserError(f"{path}: expected format version {FORMAT_VERSION}, found {version}")
+    if text != manifest.text():
+        raise UserError(f"{path}: damaged: expected a manifest that matches its own CRC-32")
+    return manifest
+
+
+def _manifest_of(content: Mapping[str, Any]) -> Manifest:
+    return Manifest(
+        step=content["step"],
+        base=Base(**content["base"]) if content["base"] is not None else None,
+        trained=content["trained"],
+        sampling=content["sampling"],
+        dense=DenseFile(**content["dense"]),
+        tables=tuple(
+            StoredTable(
+                **{
+                    **table,
+                    "dims": tuple(table["dims"]),
+                    "shards": tuple(Shard(**shard) for shard in table["shards"]),
+                }
+            )
+            for table in content["tables"]
+        ),
+    )

@@ -1,0 +1,128 @@
+"""Keys found and updated per CPU-second, against TFRA's cuckoo table and against moving the same bytes in memory."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+
+from tests.bench.embedding_tables import Ours, Theirs, fill, values_of
+from tests.bench.reporting import Result
+
+BATCH = 8192
+_ROWS = {False: 10_000_000, True: 10_000_000}
+_REPEATS = {False: 5, True: 15}
+_BATCHES = 40
+_COPIED_BYTES = 2**30
+"""Of the array that stands for plain memory: far beyond the caches is enough."""
+
+
+def find_case(case: str, width: int, full: bool) -> Result:
+    """Rows of `width` values by random keys that are there."""
+    rows, random = _ROWS[full], np.random.default_rng(1)
+    ours, theirs = Ours(width), Theirs(width, rows)
+    fill(ours.insert, rows, width)
+    fill(theirs.insert, rows, width)
+    keys = [tf.constant(random.integers(0, rows, BATCH)) for _ in range(_BATCHES)]
+    slab, out = _plain_memory(rows, width), np.empty((BATCH, width), np.float32)
+    positions = [one.numpy() % len(slab) for one in keys]
+    costs = _in_turn(
+        {
+            "ours": lambda: [ours.find(one) for one in keys],
+            "theirs": lambda: [theirs.find(one) for one in keys],
+            "copy": lambda: [np.take(slab, one, axis=0, out=out, mode="clip") for one in positions],
+        },
+        _REPEATS[full],
+    )
+    expected = values_of(keys[0].numpy(), width)
+    absent = tf.constant([-1, rows, 2**62])
+    equal = all(
+        np.array_equal(table.find(keys[0]).numpy(), expected) and not table.find(absent).numpy().any()
+        for table in (ours, theirs)
+    )
+    return _result(case, f"find, rows of {width} float32", rows, costs, _REPEATS[full], equal, "copy")
+
+
+def update_case(case: str, width: int, full: bool) -> Result:
+    """A whole step of Adam on rows of `width` values: find, compute, write."""
+    rows, dim, random = _ROWS[full], width // 3, np.random.default_rng(2)
+    ours, theirs = Ours(dim, "adam"), Theirs(width, rows)
+    _fill_with_zeros(theirs.insert, rows, width)
+    _fill_with_zeros(ours.insert, rows, dim)
+    update = theirs.adam()
+    keys = [random.choice(rows, BATCH, replace=False) for _ in range(_BATCHES)]
+    gradients = tf.constant(random.normal(size=(BATCH, dim)), tf.float32)
+    requests = [ours.request(one, 1) for one in keys]
+    # Both sides see the keys in the order of the request, so that each key has the same gradient.
+    ordered = [tf.constant(request.numpy()[6 : 6 + BATCH]) for request in requests]
+    step = tf.constant(1, tf.int64)
+    slab = _plain_memory(rows, 3 * dim)
+    positions = [one % len(slab) for one in keys]
+
+    def copy() -> None:
+        for one in positions:
+            slab[one] = slab[one]
+
+    costs = _in_turn(
+        {
+            "ours": lambda: [ours.push(one, gradients) for one in requests],
+            "theirs": lambda: [update(one, gradients, step) for one in ordered],
+            "copy": copy,
+        },
+        _REPEATS[full],
+    )
+    some = ordered[0]
+    difference = np.abs(ours.find(some).numpy() - theirs.find(some).numpy()[:, :dim]).max()
+    moved = np.abs(ours.find(some).numpy()).max()
+    equal = bool(difference <= 1e-6 and moved > 0)
+    about = f"a step of Adam on rows of {width} float32 (embedding {dim}, m, v)"
+    return _result(case, about, rows, costs, _REPEATS[full], equal, "copy out and back")
+
+
+def _plain_memory(rows: int, width: int) -> np.ndarray:
+    return np.ones((min(rows, _COPIED_BYTES // (4 * width)), width), np.float32)
+
+
+def _fill_with_zeros(insert: Callable[[tf.Tensor, tf.Tensor], None], rows: int, width: int) -> None:
+    fill(lambda keys, values: insert(keys, tf.zeros_like(values)), rows, width)
+
+
+def _in_turn(sides: dict[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
+    """CPU seconds of this process by side, the sides in turn; the first round, a warm-up, is left out."""
+    costs: dict[str, list[float]] = {name: [] for name in sides}
+    gc.collect()
+    gc.freeze()  # else the garbage collector walks all of TensorFlow every few calls
+    for repeat in range(repeats + 1):
+        for name, run in sides.items():
+            started = time.process_time()
+            run()
+            if repeat:
+                costs[name].append(time.process_time() - started)
+    return costs
+
+
+def _result(
+    case: str, about: str, rows: int, costs: dict[str, list[float]], repeats: int, equal: bool, copy: str
+) -> Result:
+    keys = BATCH * _BATCHES
+    rates = {name: keys / statistics.median(found) for name, found in costs.items()}
+    ratio = statistics.median(theirs / ours for ours, theirs in zip(costs["ours"], costs["theirs"]))
+    share = statistics.median(copied / ours for ours, copied in zip(costs["ours"], costs["copy"]))
+    return Result(
+        case=case,
+        ours=rates["ours"],
+        theirs=rates["theirs"],
+        unit="keys/CPU-s",
+        ratio=ratio,
+        answers_equal=equal,
+        compared=(
+            f"{about}: {rows:,} rows in the table, batches of {BATCH:,} random keys, {repeats} repeats of {_BATCHES} "
+            f"batches in turn: the native table against TFRA's cuckoo table through its Python ops; "
+            f"{share:.2f} of the rate of NumPy's {copy} of random rows of the same bytes "
+            f"({rates['copy']:,.0f} rows/CPU-s)"
+        ),
+    )
