@@ -7,6 +7,7 @@ from types import TracebackType
 
 import pyarrow as pa
 import tensorflow as tf
+from tensorflow.python.data.ops.map_op import _MapDataset
 from tensorflow_io import arrow as tfio_arrow
 
 from data.read.batches import Shard
@@ -56,9 +57,9 @@ class BatchReader:
         if self.batches:
             self._process = ReaderProcess(Shard.of(spec, self.plan), decode_threads(spec))
         # Without batches no process is needed, and none must be asked: the client crashes on a stream without them.
-        endpoint = self._process.endpoint if self._process else "unix:///nowhere"
+        endpoint, key = (self._process.endpoint, self._process.key) if self._process else ("unix:///nowhere", 0)
         try:
-            self.dataset = _dataset(endpoint, spec, self.batches, self.plan.exact)
+            self.dataset = _dataset(endpoint, key, spec, self.batches, self.plan.exact)
         except BaseException:
             self.close()
             raise
@@ -89,7 +90,7 @@ class BatchReader:
         self.close()
 
 
-def _dataset(endpoint: str, spec: ReadSpec, batches: int, exact: bool) -> tf.data.Dataset:
+def _dataset(endpoint: str, key: int, spec: ReadSpec, batches: int, exact: bool) -> tf.data.Dataset:
     types = [tf.float32 if pa.types.is_floating(kind) else tf.int64 for kind in stream_types(spec)]
     # In a process that is connected to a cluster, an enclosing `tf.device` must not move the dataset to
     # another machine.
@@ -101,8 +102,12 @@ def _dataset(endpoint: str, spec: ReadSpec, batches: int, exact: bool) -> tf.dat
             output_shapes=tuple(tf.TensorShape([None]) for _ in types),
         )
         # AutoGraph, which has nothing to convert here, leaves files behind in a process that ends by `os._exit`.
-        assemble = tf.autograph.experimental.do_not_convert(lambda number, tensors: _assemble(number, tensors, spec))
-        stream = stream.enumerate().map(assemble)
+        assemble = tf.autograph.experimental.do_not_convert(lambda seal, tensors: _assemble(seal, tensors, spec))
+        # The ops of the function are so small that to hand them to other threads costs more than they do.
+        stream = _MapDataset(stream.enumerate(key), assemble, use_inter_op_parallelism=False)
+        options = tf.data.Options()
+        options.experimental_optimization.map_parallelization = False
+        stream = stream.with_options(options)
         if not batches:
             return stream.take(0)
         if exact:
@@ -111,27 +116,22 @@ def _dataset(endpoint: str, spec: ReadSpec, batches: int, exact: bool) -> tf.dat
 
 
 def _assemble(
-    number: tf.Tensor, tensors: Sequence[tf.Tensor], spec: ReadSpec
+    seal: tf.Tensor, tensors: Sequence[tf.Tensor], spec: ReadSpec
 ) -> tuple[dict[str, tf.Tensor | tf.RaggedTensor], tf.Tensor]:
-    """The tensors of one message, checked against its trailer, as named values."""
-    *arrays, info = tensors
-    info = tf.ensure_shape(info, [4 + len(spec.columns)])
+    """The tensors of one batch, which has arrived as a whole if it ends with `seal`, as named values."""
+    *arrays, trailer = tensors
+    trailer = tf.ensure_shape(trailer, [5 + len(spec.columns)])
+    # The whole function fails with it; tf.data runs it although nothing depends on it.
+    tf.raw_ops.Assert(condition=tf.equal(trailer[-1], seal), data=["a batch arrived damaged; its trailer:", trailer])
     values: dict[str, tf.Tensor | tf.RaggedTensor] = {}
-    rows = []
     arrived = iter(arrays)
     for field in output_schema(spec):
         flat = next(arrived)
         if pa.types.is_list(field.type):
-            splits = next(arrived)
-            rows.append(tf.size(splits, tf.int64) - 1)
-            values[field.name] = tf.RaggedTensor.from_row_splits(flat, splits, validate=False)
+            values[field.name] = tf.RaggedTensor.from_row_splits(flat, next(arrived), validate=False)
         else:
-            rows.append(tf.size(flat, tf.int64))
             values[field.name] = flat
-    whole = tf.logical_and(tf.equal(info[0], number), tf.reduce_all(tf.equal(info[1], tf.stack(rows))))
-    # The whole function fails with it; tf.data runs it although nothing depends on it.
-    tf.debugging.Assert(whole, ["batch", number, "arrived damaged; its trailer:", info])
-    return values, info
+    return values, trailer[:-1]
 
 
 def _own_cpu() -> str:

@@ -35,14 +35,28 @@ class Shard:
 
 
 @dataclass(frozen=True)
-class Batch:
-    """One batch, and what its reading has cost."""
+class Batches:
+    """Batches of one epoch that are ready at the same time, and what their reading has cost."""
 
     epoch: int
     rows: pa.RecordBatch
+    """Of one batch after the other; each has the same number of rows."""
     counts: np.ndarray
-    """int64 `[1 + columns]`: rows lost, then nulls that were filled of each declared column, of all that was read since
-    the batch before. A resumed stream starts counting with the window that it starts in."""
+    """int64 `[batches, 1 + columns]`: rows lost, then nulls that were filled of each declared column, of all that was
+    read since the batch before. A resumed stream starts counting with the window that it starts in."""
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def __getitem__(self, some: slice) -> Batches:
+        first, end, _ = some.indices(len(self))
+        size = self.batch_rows
+        return Batches(self.epoch, self.rows.slice(first * size, (end - first) * size), self.counts[some])
+
+    @property
+    def batch_rows(self) -> int:
+        """Rows of each."""
+        return self.rows.num_rows // len(self)
 
 
 class _Window:
@@ -68,8 +82,9 @@ class _Window:
         return self._rows.take(self._order[start : start + rows])
 
 
-def batches(shard: Shard, threads: int, watcher: Watcher) -> Generator[Batch, None, None]:
-    """The batches of all epochs from `spec.start` on; every row of `shard` that is kept comes once an epoch.
+def batches(shard: Shard, threads: int, watcher: Watcher, most_rows: int = 1) -> Generator[Batches, None, None]:
+    """The batches of all epochs from `spec.start` on; every row of `shard` that is kept comes once an epoch. Several
+    come together while they have at most `most_rows` rows.
 
     All batches have `spec.batch_rows` rows but the last of an epoch, which may have fewer, or is left out with
     `spec.drop_remainder`. `threads` decode; the batches do not depend on how many.
@@ -81,6 +96,7 @@ def batches(shard: Shard, threads: int, watcher: Watcher) -> Generator[Batch, No
     runs = itertools.chain.from_iterable(epoch.runs() for epoch in epochs)
     parts = decoded(runs, spec, threads, watcher)
     pending = np.zeros(1 + len(spec.columns), np.int64)
+    most = max(most_rows // spec.batch_rows, 1)
     try:
         for epoch in epochs:
             windows = epoch.windows(parts)
@@ -88,6 +104,13 @@ def batches(shard: Shard, threads: int, watcher: Watcher) -> Generator[Batch, No
             cuts: list[pa.RecordBatch] = []
             missing = spec.batch_rows
             while window is not None:
+                # The last of a window is counted together with the next window.
+                whole = 0 if cuts else min((window.left - 1) // spec.batch_rows, most)
+                if whole:
+                    counts = np.zeros((whole, len(pending)), np.int64)
+                    counts[0], pending[:] = pending, 0
+                    yield Batches(epoch.number, window.take(whole * spec.batch_rows), counts)
+                    continue
                 rows = min(missing, window.left)
                 cuts.append(window.take(rows))
                 missing -= rows
@@ -95,7 +118,7 @@ def batches(shard: Shard, threads: int, watcher: Watcher) -> Generator[Batch, No
                     window = None  # its memory is needed for the next one
                     window = _next_window(windows, pending)
                 if not missing or (window is None and not spec.drop_remainder):
-                    yield Batch(epoch.number, _joined(cuts), pending.copy())
+                    yield Batches(epoch.number, _joined(cuts), pending[np.newaxis].copy())
                     pending[:] = 0
                     cuts, missing = [], spec.batch_rows
     finally:

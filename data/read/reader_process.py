@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -34,7 +35,8 @@ class ReaderProcess:
         self._status: IO[bytes] = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  (lives as long as we do)
         self._stderr: IO[bytes] = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
         self.endpoint = f"unix://{self._folder}/{_SOCKET_NAME}"
-        request = Request(shard, threads, os.getpid(), os.getcwd(), self._folder)
+        self.key = secrets.randbits(62)
+        request = Request(shard, threads, os.getpid(), os.getcwd(), self._folder, self.key)
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
             # Listening before the process starts: a client may connect at once and nobody waits for a
             # "ready". Our copy is closed again, so that connecting to a dead reader fails instead of waiting.

@@ -121,12 +121,12 @@ def parse(raw: bytes, path: str) -> Manifest:
             f"{path}: expected format version {FORMAT_VERSION}, found 1, which this release does not read any more; "
             "export such a checkpoint with the release that wrote it, or train again"
         )
+    if version != FORMAT_VERSION:
+        raise UserError(f"{path}: expected format version {FORMAT_VERSION}, found {version}")
     try:
         manifest = _manifest_of(content)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UserError(f"{path}: damaged: expected a checkpoint's manifest, found {error!r}") from error
-    if version != FORMAT_VERSION:
-        raise UserError(f"{path}: expected format version {FORMAT_VERSION}, found {version}")
     if text != manifest.text():
         raise UserError(f"{path}: damaged: expected a manifest that matches its own CRC-32")
     return manifest

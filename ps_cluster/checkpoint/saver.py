@@ -134,7 +134,7 @@ class Saver:
         """
         self.wait()
         outcomes = self.outcomes()
-        if self._step != step or (outcomes and isinstance(outcomes[-1], NotSaved)):
+        if self._base is None or self._base.step != step:
             self._since_full = self._deltas  # what is served next stands alone
             self.begin(step)
             self.wait()

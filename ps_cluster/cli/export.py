@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -34,7 +35,10 @@ def run(args: argparse.Namespace) -> int:
     from ps_cluster.roles.readable import readable_errors
 
     load()
+    told: list[str] = []  # of damaged files; shown when nothing is held back any more
     with readable_errors(pages=False), held_output():
-        folder = export_saved_model(job_file, args.to)
+        folder = export_saved_model(job_file, args.to, told.append)
+    for line in told:
+        print(line, file=sys.stderr)
     print(folder)
     return 0

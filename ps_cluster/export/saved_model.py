@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Callable
 
 import tensorflow as tf
 import tf_keras
@@ -64,13 +65,14 @@ def serving_signature(job: Job) -> dict[str, tf.TensorSpec]:
     return signature
 
 
-def export_saved_model(job_file: JobFile, parent: str | None = None) -> str:
+def export_saved_model(job_file: JobFile, parent: str | None = None, tell: Callable[[str], None] | None = None) -> str:
     """Writes the newest checkpoint as the next numbered version below `parent`; returns the version's folder.
 
-    parent: by default OUTPUT/export. A version appears whole (written beside, then renamed), as TF Serving expects.
+    parent: by default OUTPUT/export. tell: as of `newest_checkpoint`. A version appears whole (written beside, then
+    renamed), as TF Serving expects.
     """
     load_file_systems(job_file.checkpoints)
-    checkpoint = newest_checkpoint(job_file.checkpoints)
+    checkpoint = newest_checkpoint(job_file.checkpoints, tell=tell)
     check_as_trained(job_file, checkpoint.manifest.trained)
     parent = os.path.join(job_file.output, "export") if parent is None else parent
     try:

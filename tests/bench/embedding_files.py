@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
-from ops.shards import StoredRows, begin_save, restore_table, write_table
 
+from ops.shards import StoredRows, begin_save, restore_table, write_table
 from tests.bench.embedding_tables import FILL_ROWS, Ours, fill
 from tests.bench.reporting import Result
 

@@ -19,6 +19,11 @@ from ops.embedding import INITIAL_KINDS, Admission, Eviction, RowLayout, Tier, p
 
 BETA_1, BETA_2, EPSILON, RATE = 0.9, 0.999, 1e-7, 1e-3
 FILL_ROWS = 262_144
+_SETTINGS: dict[str, tuple[float, ...]] = {
+    "none": (),
+    "sgd": (0.0,),
+    "adam": (BETA_1, BETA_2, EPSILON, 0.0),
+}
 _names = (f"bench-{number}" for number in itertools.count())
 
 
@@ -88,7 +93,7 @@ class Ours:
             engine="native",
             value_type="float32",
             optimizer=optimizer,
-            optimizer_settings=(BETA_1, BETA_2, EPSILON, 0.0) if optimizer == "adam" else (),
+            optimizer_settings=_SETTINGS[optimizer],
             salts=(1,),
             initial_kinds=(INITIAL_KINDS["zeros"],),
             initial_scales=(0.0,),

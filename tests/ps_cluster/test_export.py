@@ -169,3 +169,14 @@ def test_a_damaged_checkpoint_is_not_exported(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"ps-000-of-001\.table: header: cut off"):
         export_saved_model(job_file)
     assert not os.path.isdir(os.path.join(job_file.output, "export", "1"))
+
+
+def test_what_is_damaged_is_told_when_an_older_checkpoint_is_exported(tmp_path: Path) -> None:
+    job_file = job_file_of(job_of(), tmp_path)
+    saved(job_file.job, job_file.output)
+    _, _, folder = saved(job_file.job, job_file.output, step=4)
+    os.truncate(os.path.join(folder, "tables", "item", "ps-000-of-001.table"), 10)
+    told: list[str] = []
+    export_saved_model(job_file, tell=told.append)
+    assert "step-0000000004/tables/item/ps-000-of-001.table: header: cut off" in told[0]
+    assert told[-1].endswith("the newest whole checkpoint is that of step 3")

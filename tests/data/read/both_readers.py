@@ -34,7 +34,7 @@ def by_python(spec, plan):
     """The batches as the tfio reader's process makes them: (info, columns)."""
     found = []
     for number, batch in enumerate(batches(Shard.of(spec, plan), 1, NoWatcher())):
-        info = [number, batch.rows.num_rows, batch.epoch, *batch.counts.tolist()]
+        info = [number, batch.rows.num_rows, batch.epoch, *batch.counts[0].tolist()]
         columns = [c.to_pylist() if pa.types.is_list(c.type) else plain(c) for c in batch.rows.columns]
         found.append((info, columns))
     return found

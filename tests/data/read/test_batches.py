@@ -30,9 +30,11 @@ def batches_of(spec, threads=1, exact=None):
     shard = Shard.of(spec, plan(spec))
     if exact is False:
         shard = replace(shard, kept=None)
-    for batch in batches(shard, threads, NoWatcher()):
-        batch.rows.validate(full=True)
-        yield batch
+    for ready in batches(shard, threads, NoWatcher(), most_rows=20):
+        assert 1 <= len(ready) <= max(20 // spec.batch_rows, 1)
+        assert ready.rows.num_rows == len(ready) * ready.batch_rows
+        ready.rows.validate(full=True)
+        yield from (ready[i : i + 1] for i in range(len(ready)))
 
 
 def rows_of(batch):

@@ -88,11 +88,12 @@ def layouts(draw):
 def read(spec, threads=1):
     """(epoch, rows, counts) of each batch."""
     found = []
-    for batch in batches(Shard.of(spec, plan(spec)), threads, NoWatcher()):
-        batch.rows.validate(full=True)
-        columns = [column.to_pylist() for column in batch.rows.columns]
-        rows = [tuple(tuple(v) if isinstance(v, list) else v for v in row) for row in zip(*columns)]
-        found.append((batch.epoch, rows, batch.counts.tolist()))
+    for ready in batches(Shard.of(spec, plan(spec)), threads, NoWatcher(), most_rows=3 * spec.batch_rows):
+        ready.rows.validate(full=True)
+        for batch in (ready[i : i + 1] for i in range(len(ready))):
+            columns = [column.to_pylist() for column in batch.rows.columns]
+            rows = [tuple(tuple(v) if isinstance(v, list) else v for v in row) for row in zip(*columns)]
+            found.append((batch.epoch, rows, batch.counts[0].tolist()))
     return found
 
 

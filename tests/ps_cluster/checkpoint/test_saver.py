@@ -202,6 +202,17 @@ def test_a_folder_that_cannot_be_made_is_an_outcome(tmp_path: Path) -> None:
     assert isinstance(outcome, NotSaved)
 
 
+def test_a_last_save_whose_failure_was_told_is_tried_again(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    saver = fake_saver(tmp_path / "file", FakeTables())
+    saver.begin(1)
+    assert isinstance(saver.outcomes()[0], NotSaved)
+    with pytest.raises(RunError, match=r"step-0000000001: the checkpoint could not be written: "):
+        saver.save(1)
+    (tmp_path / "file").unlink()
+    assert [type(outcome) for outcome in saver.save(1)] == [Saved]
+
+
 def test_the_last_save_is_full_unless_its_step_was_saved(tmp_path: Path) -> None:
     tables = FakeTables()
     saver = fake_saver(tmp_path, tables)
