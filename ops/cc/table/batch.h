@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "ops/cc/table/prefetch.h"
 #include "ops/cc/table/sub_table.h"
 #include "ops/cc/table/table_rules.h"
 
@@ -38,18 +37,9 @@ class Batch {
 
 // How far the walk is ahead of itself, and what it fetches.
 struct Walk {
-  int ahead = 16;        // items between asking for a line and using it
+  int run = 16;          // items whose lines are asked for together
   int lines = 1;         // of a row
   bool changes = false;  // the rows will be written
-  // What the caller reads or writes for an item, of `side_bytes` at `side + position * side_bytes`: the order of
-  // sub-tables makes it as random as the rows.
-  const char* side = nullptr;
-  int64_t side_bytes = 0;
-
-  void PrefetchSide(const BatchItem& item) const {
-    const char* const at = side + item.position * side_bytes;
-    for (int64_t byte = 0; byte < side_bytes; byte += 64) Prefetch(at + byte);
-  }
 };
 
 // Latches taken for items that lie behind one another; let go in the same order, at the latest by the destructor.
@@ -75,33 +65,35 @@ class HeldLatches {
   const BatchItem* let_go_;
 };
 
-// work(sub_table, item) for every item, under its sub-table's latch. What leads to a row is asked for one step after
-// the other, each `ahead` items before the next needs it: the place of the index line, the line, the place of the
-// row, the row. Latches are taken in the order of sub-tables, for four times `ahead` items at most.
+// work(sub_table, item) for every item, under its sub-table's latch. While a run of items is worked on, the rows of the
+// next and the index lines of the one after are on their way; asked for in bursts, they are waited for together.
+// Latches are taken in the order of sub-tables, for the items of three runs.
 template <class Work>
 void WalkItems(SubTable* subs, const BatchItem* begin, const BatchItem* end, const Walk& walk, const Work& work) {
   HeldLatches latches(subs, begin);
-  const int64_t n = end - begin, ahead = walk.ahead;
-  // step(sub_table, item) for item `i`, if there is one.
-  const auto at = [&](int64_t i, const auto& step) {
-    if (i >= 0 && i < n) step(&subs[begin[i].sub], begin[i]);
+  const BatchItem* taken = begin;
+  const BatchItem* fetched = begin;
+  const auto behind = [end, &walk](const BatchItem* item) { return end - item < walk.run ? end : item + walk.run; };
+  const auto take = [&](const BatchItem* to) {
+    for (; taken != to; ++taken) {
+      latches.Take(taken);
+      SubTable& sub = subs[taken->sub];
+      if (walk.changes) sub.Sync();
+      sub.PrefetchIndex(taken->hash);
+    }
   };
-  for (int64_t i = -4 * ahead; i < n; ++i) {
-    if (i + 6 * ahead < n) Prefetch(&subs[begin[i + 6 * ahead].sub]);
-    at(i + 4 * ahead, [&](SubTable* sub, const BatchItem& item) {
-      latches.Take(&item);
-      if (walk.changes) sub->Sync();
-      sub->PrefetchIndexPlace(item.hash);
-    });
-    at(i + 3 * ahead, [&](SubTable* sub, const BatchItem& item) { sub->PrefetchIndex(item.hash); });
-    at(i + 2 * ahead, [&](SubTable* sub, const BatchItem& item) { sub->PrefetchRowPlace(item.hash); });
-    at(i + ahead, [&](SubTable* sub, const BatchItem& item) {
-      sub->PrefetchRow(item.hash, walk.lines, walk.changes);
-      walk.PrefetchSide(item);
-    });
-    if (i < 0) continue;
-    work(&subs[begin[i].sub], begin[i]);
-    latches.LetGo(begin + i + 1);
+  const auto fetch = [&](const BatchItem* to) {
+    for (; fetched != to; ++fetched) subs[fetched->sub].PrefetchRow(fetched->hash, walk.lines, walk.changes);
+  };
+  take(behind(begin));
+  fetch(taken);
+  take(behind(taken));
+  for (const BatchItem* item = begin; item != end;) {
+    const BatchItem* const last = fetched;
+    fetch(taken);
+    take(behind(taken));
+    for (; item != last; ++item) work(&subs[item->sub], *item);
+    latches.LetGo(item);
   }
 }
 

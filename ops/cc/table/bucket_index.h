@@ -53,7 +53,6 @@ class BucketIndex {
   bool full() const { return size_ >= limit_; }
   int64_t size() const { return size_; }
 
-  void PrefetchPlace(uint64_t hash) const { ps_cluster::Prefetch(&chunks_[Home(hash) >> chunk_shift_]); }
   void Prefetch(uint64_t hash) const { ps_cluster::Prefetch(At(Home(hash))); }
 
   // The first reference that may be the key's, or kNone.

@@ -16,7 +16,9 @@ enum class ExpiryReason { kNone, kAge, kFrequency };
 class Expiry {
  public:
   explicit Expiry(const EvictionSpec& spec)
-      : spec_(spec), decays_(spec.half_life_steps > 0), any_(spec.max_age_steps > 0 || spec.max_age_hours > 0 || decays_) {}
+      : spec_(spec),
+        decays_(spec.half_life_steps > 0),
+        any_(spec.max_age_steps > 0 || spec.max_age_hours > 0 || decays_) {}
 
   bool any() const { return any_; }
   bool decays() const { return decays_; }

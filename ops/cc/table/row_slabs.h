@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "ops/cc/table/arena.h"
-#include "ops/cc/table/prefetch.h"
 
 namespace ps_cluster {
 
@@ -31,7 +30,6 @@ class RowSlabs {
   void Init(Arena* arena, int64_t stride);
 
   char* At(uint32_t row) const { return slabs_[row >> shift_].base + int64_t{row & mask_} * stride_; }
-  void PrefetchPlace(uint32_t row) const { Prefetch(&slabs_[row >> shift_]); }
   RowBits* BitsOf(uint32_t row) const {
     return reinterpret_cast<RowBits*>(slabs_[row >> shift_].base) - 1 - ((row & mask_) >> 6);
   }

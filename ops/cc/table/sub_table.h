@@ -14,6 +14,7 @@
 #include "ops/cc/table/evicted_log.h"
 #include "ops/cc/table/hot_keys.h"
 #include "ops/cc/table/latch.h"
+#include "ops/cc/table/prefetch.h"
 #include "ops/cc/table/row_slabs.h"
 #include "ops/cc/table/table.h"
 #include "ops/cc/table/table_rules.h"
@@ -65,14 +66,8 @@ class alignas(64) SubTable {
   Latch latch;
 
   // --- Rows ------------------------------------------------------------------------------------------------------
-  // What leads to a row, in the order of its use. The last two go by what the index guesses; `bits`: also what a change
-  // touches beside the row.
-  void PrefetchIndexPlace(uint64_t hash) const { index_.PrefetchPlace(hash); }
   void PrefetchIndex(uint64_t hash) const { index_.Prefetch(hash); }
-  void PrefetchRowPlace(uint64_t hash) const {
-    const uint32_t ref = index_.Guess(hash);
-    if (ref != kNone) slabs_[ClassOf(ref)].PrefetchPlace(NumberOf(ref));
-  }
+  // The lines of the row that the index guesses; `bits`: also what a change touches beside it.
   void PrefetchRow(uint64_t hash, int lines, bool bits) const {
     const uint32_t ref = index_.Guess(hash);
     if (ref == kNone) return;
@@ -186,7 +181,8 @@ class alignas(64) SubTable {
   SubTableCounts counts_;
   std::vector<int64_t> removed_;         // since the last snapshot began
   std::vector<int64_t> removed_before_;  // for the running one
-  std::vector<std::vector<RowBlock>> aside_;  // by class; small blocks, so that none is ever copied to a bigger place
+  // By class. In small blocks, so that none is ever copied to a bigger place.
+  std::vector<std::vector<RowBlock>> aside_;
   std::vector<Segment> segments_;
   int64_t segment_bytes_ = 0;
 };

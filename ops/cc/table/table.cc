@@ -22,14 +22,10 @@ constexpr int64_t kMostHeaderBytes = 20;
 using LatchLock = std::lock_guard<Latch>;
 using ChangeLock = std::shared_lock<Gate>;
 
-// What was asked for has to stay in the first-level cache until it is used.
-Walk WalkOver(int64_t bytes, bool changes, const void* side, int64_t side_bytes) {
+Walk WalkOver(int64_t bytes, bool changes) {
   Walk walk;
-  walk.side = static_cast<const char*>(side);
-  walk.side_bytes = side_bytes;
   walk.lines = static_cast<int>(bytes / 64 + 1);
   walk.changes = changes;
-  walk.ahead = std::clamp(48 / walk.lines, 4, 24);
   return walk;
 }
 
@@ -42,26 +38,23 @@ void WalkAll(TableCore* core, const Batch& batch, const Walk& walk, const Work& 
   WalkItems(core->subs.data(), batch.begin(0), batch.end(from), walk, work);
 }
 
-// read(sub_table, key, hash, position) for all keys, in batches; it writes `out_bytes` of each position of `out`.
+// read(sub_table, key, hash, position) for all keys, in batches.
 template <class Read>
-void ReadAll(TableCore* core, const int64_t* keys, int64_t n, void* out, int64_t out_bytes, const Read& read) {
+void ReadAll(TableCore* core, const int64_t* keys, int64_t n, const Read& read) {
   const RowLayout& layout = core->rules().layout();
-  const int64_t row_bytes = layout.of(layout.widest()).embedding_bytes + kMostHeaderBytes;
+  const Walk walk = WalkOver(layout.of(layout.widest()).embedding_bytes + kMostHeaderBytes, false);
   for (int64_t from = 0; from < n; from += kReadKeys) {
-    const Walk walk = WalkOver(row_bytes, false, static_cast<char*>(out) + from * out_bytes, out_bytes);
     const Batch batch(core->rules(), keys + from, std::min(kReadKeys, n - from));
     WalkAll(core, batch, walk,
             [&](SubTable* sub, const BatchItem& item) { read(sub, item.key, item.hash, from + item.position); });
   }
 }
 
-// change(sub_table, key, hash, position) for all keys, of which it reads `in_bytes` of each position of `in`; the first
-// of equal keys comes first.
+// change(sub_table, key, hash, position) for all keys; the first of equal keys comes first.
 template <class Change>
-void ChangeAll(TableCore* core, const int64_t* keys, int64_t n, const void* in, int64_t in_bytes,
-               const Change& change) {
+void ChangeAll(TableCore* core, const int64_t* keys, int64_t n, const Change& change) {
   const RowLayout& layout = core->rules().layout();
-  const Walk walk = WalkOver(layout.of(layout.widest()).stride, true, in, in_bytes);
+  const Walk walk = WalkOver(layout.of(layout.widest()).stride, true);
   const ChangeLock changing(core->gate);
   const Batch batch(core->rules(), keys, n);
   WalkAll(core, batch, walk,
@@ -97,7 +90,7 @@ void Table::Pull(const int64_t* keys, int64_t n, Now now, bool training, float* 
   const RowLayout& layout = rules.layout();
   const int width = rules.width();
   std::vector<int64_t> missing;
-  ReadAll(impl_.get(), keys, n, out, width * int64_t{sizeof(float)},
+  ReadAll(impl_.get(), keys, n,
           [&](SubTable* sub, int64_t key, uint64_t hash, int64_t position) {
             const uint32_t ref = sub->Find(key, hash);
             const int row_class = ref == SubTable::kNone ? 0 : SubTable::ClassOf(ref);
@@ -138,7 +131,7 @@ void Table::Push(const int64_t* keys, const uint32_t* counts, const float* gradi
   const RowLayout& layout = rules.layout();
   const int width = rules.width();
   const PushStep step{now, rules.spec().optimizer.At(now.step, learning_rate)};
-  const Walk walk = WalkOver(layout.of(layout.widest()).stride, true, gradients, width * int64_t{sizeof(float)});
+  const Walk walk = WalkOver(layout.of(layout.widest()).stride, true);
   const ChangeLock changing(impl_->gate);
   const Batch batch(rules, keys, n);
   const auto push = [&](int64_t from, int64_t to) {
@@ -184,7 +177,7 @@ void Table::Find(const int64_t* keys, int64_t n, const void* defaults, bool one_
   const RowLayout& layout = impl_->rules().layout();
   const int64_t bytes = int64_t{impl_->rules().width()} * layout.value_bytes();
   int64_t hits = 0;
-  ReadAll(impl_.get(), keys, n, out, bytes,
+  ReadAll(impl_.get(), keys, n,
           [&](SubTable* sub, int64_t key, uint64_t hash, int64_t position) {
             char* const to = static_cast<char*>(out) + position * bytes;
             const uint32_t ref = sub->Find(key, hash);
@@ -206,7 +199,7 @@ void Table::Find(const int64_t* keys, int64_t n, const void* defaults, bool one_
 void Table::Insert(const int64_t* keys, int64_t n, const void* values) {
   const int64_t bytes = int64_t{impl_->rules().width()} * impl_->rules().layout().value_bytes();
   Scratch scratch;
-  ChangeAll(impl_.get(), keys, n, values, bytes, [&](SubTable* sub, int64_t key, uint64_t hash, int64_t position) {
+  ChangeAll(impl_.get(), keys, n, [&](SubTable* sub, int64_t key, uint64_t hash, int64_t position) {
     sub->Insert(key, hash, static_cast<const char*>(values) + position * bytes, &scratch);
   });
 }
@@ -214,7 +207,7 @@ void Table::Insert(const int64_t* keys, int64_t n, const void* values) {
 void Table::Accumulate(const int64_t* keys, int64_t n, const void* values_or_deltas, const bool* exists) {
   const int64_t bytes = int64_t{impl_->rules().width()} * impl_->rules().layout().value_bytes();
   Scratch scratch;
-  ChangeAll(impl_.get(), keys, n, values_or_deltas, bytes,
+  ChangeAll(impl_.get(), keys, n,
             [&](SubTable* sub, int64_t key, uint64_t hash, int64_t position) {
               sub->Accumulate(key, hash, static_cast<const char*>(values_or_deltas) + position * bytes,
                               exists[position], &scratch);
@@ -222,7 +215,7 @@ void Table::Accumulate(const int64_t* keys, int64_t n, const void* values_or_del
 }
 
 void Table::Remove(const int64_t* keys, int64_t n) {
-  ChangeAll(impl_.get(), keys, n, nullptr, 0,
+  ChangeAll(impl_.get(), keys, n,
             [](SubTable* sub, int64_t key, uint64_t hash, int64_t) { sub->Remove(key, hash); });
 }
 
@@ -292,7 +285,7 @@ void Table::InsertRows(const RowBlock& block) {
     Raise(&impl_->newest_hour, meta.last_hour);
   }
   Scratch scratch;
-  ChangeAll(impl_.get(), block.keys.data(), n, block.rows.data(), bytes,
+  ChangeAll(impl_.get(), block.keys.data(), n,
             [&](SubTable* sub, int64_t key, uint64_t hash, int64_t position) {
               sub->InsertRow(key, hash, row_class, block.meta[position], block.rows.data() + position * bytes, &scratch);
             });
