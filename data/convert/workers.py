@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterable
 from multiprocessing.connection import Connection, wait
@@ -22,6 +23,8 @@ from typing import Any
 from data.errors import DataError
 
 Task = tuple[str, tuple[Any, ...]]
+
+_END_SECONDS = 1.0
 
 
 class WorkerError(RuntimeError):
@@ -49,9 +52,11 @@ def run_tasks(
         finally:
             if worker is not None:
                 worker.close()
-    workers = [_Worker((make, arguments)) for _ in range(processes)]
+    workers: list[_Worker] = []
     try:
-        return _share_out(workers, tasks, report)
+        for _ in range(processes):
+            workers.append(_Worker())
+        return _share_out(workers, (make, arguments), tasks, report)
     finally:
         for one in workers:
             one.stop()
@@ -60,7 +65,7 @@ def run_tasks(
 class _Worker:
     """One process."""
 
-    def __init__(self, setup: Any):
+    def __init__(self) -> None:
         ours, theirs = socket.socketpair()
         with theirs:
             self.process = subprocess.Popen(
@@ -74,7 +79,6 @@ class _Worker:
             )
         self.connection = Connection(ours.detach())
         self.task: int | None = None
-        self.connection.send(setup)
 
     def stop(self) -> None:
         """Ends the process, whatever it does."""
@@ -89,7 +93,9 @@ def _python_path() -> str:
     return f"{root}{os.pathsep}{rest}" if rest else root
 
 
-def _share_out(workers: list[_Worker], tasks: list[Task], report: Callable[[Any], None]) -> list[Any]:
+def _share_out(
+    workers: list[_Worker], setup: tuple[Any, ...], tasks: list[Task], report: Callable[[Any], None]
+) -> list[Any]:
     results: list[Any] = [None] * len(tasks)
     following = iter(range(len(tasks)))
     busy: dict[Any, _Worker] = {}
@@ -104,6 +110,7 @@ def _share_out(workers: list[_Worker], tasks: list[Task], report: Callable[[Any]
 
     try:
         for worker in workers:
+            worker.connection.send(setup)
             next_task(worker)
         while busy:
             for connection in wait(list(busy)):
@@ -120,18 +127,22 @@ def _share_out(workers: list[_Worker], tasks: list[Task], report: Callable[[Any]
                 else:
                     raise WorkerError(value)
     except (EOFError, ConnectionError) as error:
-        ended = [worker for worker in workers if _ended(worker)]
-        how = _how(ended[0].process.returncode) if ended else str(error)
+        ended = _first_ended(workers)
+        how = str(error) if ended is None else _how(ended.process.returncode)
         raise WorkerError(f"a process of the conversion ended: {how}; start it again to continue") from None
     return results
 
 
-def _ended(worker: _Worker) -> bool:
-    try:
-        worker.process.wait(1.0 if worker.task is not None else 0.0)
-    except subprocess.TimeoutExpired:
-        return False
-    return True
+def _first_ended(workers: list[_Worker]) -> _Worker | None:
+    """A process that has ended; one whose connection has just closed may take a moment."""
+    until = time.monotonic() + _END_SECONDS
+    while True:
+        for worker in workers:
+            if worker.process.poll() is not None:
+                return worker
+        if time.monotonic() >= until:
+            return None
+        time.sleep(0.01)
 
 
 def _how(code: int) -> str:
