@@ -6,6 +6,7 @@ longest look-up of a table that nothing happens to, measured for as long just be
 
 from __future__ import annotations
 
+import gc
 import sys
 import tempfile
 import threading
@@ -94,13 +95,17 @@ def _keys(request: tf.Tensor) -> int:
 
 def _result(case: str, table: Ours, work: Callable[[], None], about: str, good: Callable[[], bool]) -> Result:
     switch = sys.getswitchinterval()
-    sys.setswitchinterval(1e-4)  # so that a thread that waits for Python is not taken for one that waits for the table
+    # So that a thread that waits for Python or its garbage collector is not taken for one that waits for the table.
+    sys.setswitchinterval(1e-4)
+    gc.collect()
+    gc.disable()
     try:
         working = threading.Thread(target=work)
         longest, batches, seconds = _look_up_while(table, working)
         idle = threading.Thread(target=lambda: time.sleep(min(seconds, 5)))
         quiet, _, _ = _look_up_while(table, idle)
     finally:
+        gc.enable()
         sys.setswitchinterval(switch)
     stats = table.stats()
     held = {name: stats[f"pause_{name}_us"] / 1000 for name in ("growth", "evict", "snapshot")}
