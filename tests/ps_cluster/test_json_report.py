@@ -147,22 +147,6 @@ def test_the_revision_is_that_of_the_source_or_of_the_current_folder(tmp_path, m
     assert versions.git_revision() is None
 
 
-TABLE_STATISTICS = {
-    "memory_bytes": 131_072,
-    "counted_ids": 3,
-    "looked_up": 400,
-    "hit_share": 0.75,
-    "inserted": 50,
-    "admitted": 40,
-    "refused": 700,
-    "promoted": 100,
-    "evicted": {"age": 7, "frequency": 0, "max_bytes": 1},
-    "longest_pause_seconds": {"growth": 0.0025, "eviction": 0.001, "checkpoint": 0.0},
-    "ps": [{"rows": 600, "memory_bytes": 70_000}, {"rows": 400, "memory_bytes": 61_072}],
-    "hot_ids": [[5, 90], [-3, 12]],
-}
-
-
 def test_a_report_says_what_was_wrong_with_the_samples():
     report = report_of(
         [*run_events(), events.reading(side="test", rows_lost=3, nulls_filled={"age": 5}, files_lost=1)]
