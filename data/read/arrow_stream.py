@@ -36,7 +36,8 @@ class BatchReader:
     0 over the whole stream), rows, epoch, rows lost, then of each declared column the nulls that were filled. Rows lost
     and nulls are those found while reading since the batch before. All batches have `batch_rows` rows, but the last of
     an epoch may have fewer, or is left out with `drop_remainder`. Every iterator starts from the first batch. Lies on
-    this process's own CPU. Its iterators cannot be saved.
+    this process's own CPU. Its iterators cannot be saved. A `map` behind it runs in parallel only where it is given
+    `num_parallel_calls`: tf.data's own choice of that is off for the whole pipeline.
 
     When iterating raises `tf.errors.OpError`, ask `cause` what happened, and make a new reader to read on:
     after an error an iterator is not to be used any more.
