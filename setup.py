@@ -171,9 +171,10 @@ class OpLibrary(NamedTuple):
         return sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / self.folder).rglob(pattern))
 
 
-# A library of its own, so that a parameter server does not load Arrow.
+# Libraries of their own, so that a parameter server does not load Arrow, and a server that scores only the ranker's ops.
 LIBRARIES = {
     "ops._ops": OpLibrary("ops/_ops.so", "ops/cc"),
+    "ops._rankmixer": OpLibrary("ops/_rankmixer.so", "ops/rankmixer"),
     "ops._orc": OpLibrary("ops/_orc.so", "ops/orc", arrow="ops/orc/arrow"),
 }
 # NDEBUG as in TensorFlow's own build: inline code of its headers must be the code its library was built from.

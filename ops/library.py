@@ -9,6 +9,7 @@ from types import ModuleType
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
 PATH = os.path.join(_FOLDER, "_ops.so")
 ORC_PATH = os.path.join(_FOLDER, "_orc.so")
+RANKMIXER_PATH = os.path.join(_FOLDER, "_rankmixer.so")
 
 
 @functools.cache
@@ -19,6 +20,16 @@ def load() -> ModuleType:
       FileNotFoundError: the library has not been built.
     """
     return _load(PATH)
+
+
+@functools.cache
+def load_rankmixer() -> ModuleType:
+    """Returns the module with the raw ops of the fused ranker.
+
+    Raises:
+      FileNotFoundError: the library has not been built.
+    """
+    return _load(RANKMIXER_PATH)
 
 
 @functools.cache

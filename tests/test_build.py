@@ -63,7 +63,7 @@ def bazel_sources(srcs: ast.expr) -> list[str]:
     return sorted(ast.literal_eval(srcs))
 
 
-@pytest.fixture(scope="module", params=["ops._ops", "ops._orc"])
+@pytest.fixture(scope="module", params=["ops._ops", "ops._rankmixer", "ops._orc"])
 def library(setup_py: ModuleType, request: pytest.FixtureRequest) -> OpLibrary:
     """One of the libraries as setup.py describes it."""
     return setup_py.LIBRARIES[request.param]

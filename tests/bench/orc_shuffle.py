@@ -7,6 +7,7 @@ interleaved stripes, takes away shows in the AUC of a small DeepFM after one pas
 from __future__ import annotations
 
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -26,7 +27,8 @@ GAP = 0.001
 _ROWS = {False: (300_000, 60_000), True: (900_000, 100_000)}
 """Of the training and of the test. The loss of one seed is uncertain by about 0.001 in the small run: only the large
 one, by the mean of its seeds, decides."""
-_SEEDS = {False: (1,), True: (1, 2, 3)}
+_SEEDS = {False: (1,), True: (101, 102, 103, 104, 105, 106)}
+"""None of the large run's was used while the defaults were chosen."""
 _AT_ONCE = 2
 _ROOT = Path(__file__).resolve().parents[2]
 _EXAMPLE = _ROOT / "ps_cluster" / "examples" / "synth.yaml"
@@ -49,11 +51,7 @@ def case(name: str, samples: Samples, full: bool) -> Result:
         _OURS: ("user", {}),
     }
     if full:
-        ways |= {
-            "by user, 1 stripe at a time": ("user", {"interleave_stripes": 1}),
-            "by user, a window of a quarter": ("user", {"shuffle_rows": _WINDOW // 4}),
-            "by user, not shuffled": ("user", {"shuffle_rows": 0}),
-        }
+        ways["by user, not shuffled"] = ("user", {"shuffle_rows": 0})
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         runs = {
             (label, seed): threads.submit(_auc, folder, kind, seed, data)
@@ -62,6 +60,8 @@ def case(name: str, samples: Samples, full: bool) -> Result:
         }
         found = {label: [runs[label, seed].result() for seed in seeds] for label in ways}
     ours, theirs = statistics.mean(found[_OURS]), statistics.mean(found[_RANDOM])
+    by_seed = [theirs_of - ours_of for ours_of, theirs_of in zip(found[_OURS], found[_RANDOM])]
+    error = statistics.stdev(by_seed) / math.sqrt(len(by_seed)) if len(by_seed) > 1 else math.nan
     lines = [
         f"  {label:32} AUC {statistics.mean(values):.5f}  ({', '.join(f'{value:.5f}' for value in values)})"
         for label, values in found.items()
@@ -78,7 +78,7 @@ def case(name: str, samples: Samples, full: bool) -> Result:
             f"synthetic log, one pass of a small DeepFM over {rows:,} rows, AUC on the {test_rows:,} rows after them, "
             f"{len(seeds)} seed{'s' * (len(seeds) > 1)}: sorted by user, in windows of {_WINDOW:,} rows over "
             f"{_INTERLEAVE} interleaved stripes, against fully random order; the ratio is {GAP} over the loss of "
-            f"{theirs - ours:.5f}\n" + "\n".join(lines)
+            f"{theirs - ours:.5f} (standard error over seeds {error:.5f})\n" + "\n".join(lines)
         ),
     )
 
