@@ -171,7 +171,7 @@ class OpLibrary(NamedTuple):
         return sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / self.folder).rglob(pattern))
 
 
-# Libraries of their own, so that a parameter server does not load Arrow, and a server that scores only the ranker's ops.
+# Libraries of their own, so that a parameter server does not load Arrow, and who only scores only the ranker's ops.
 LIBRARIES = {
     "ops._ops": OpLibrary("ops/_ops.so", "ops/cc"),
     "ops._rankmixer": OpLibrary("ops/_rankmixer.so", "ops/rankmixer"),

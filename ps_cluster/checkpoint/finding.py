@@ -109,13 +109,13 @@ def newest_checkpoint(
         if found is not None and not wrong:
             if problems:
                 say = tell or (lambda line: print(line, file=sys.stderr, flush=True))
-                for problem in problems:
+                for problem in dict.fromkeys(problems):  # a base is looked at once for each of its deltas
                     say(problem)
                 say(f"{parent}: the newest whole checkpoint is that of step {step}")
             return found
         problems += wrong
     if problems:
-        raise UserError("\n".join(problems))
+        raise UserError("\n".join(dict.fromkeys(problems)))
     raise UserError(f"{parent}: expected a checkpoint, found none (train the job first)")
 
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, NonNegativeI
 
 from models.config import ModelConfig
 from ps_cluster.job.sampling_schema import Sampling, Time
-from ps_cluster.job.table_schema import Admission, Name, SparseOptimizer, Table
+from ps_cluster.job.table_schema import Admission, Name, SparseOptimizer, Table, Width
 
 # `expected` is what a message about a wrong value calls a right one.
 JobName = Annotated[
@@ -105,7 +105,7 @@ class IdFeature(_Section):
     kind: Literal["id"] = Field(description="One integer id per row.")
     column: Text | None = Field(None, description="ORC column (any integer type). Default: the feature's name.")
     table: Name | None = Field(None, description="Table to look the id up in. Give this or `dim`.")
-    dim: PositiveInt | None = Field(
+    dim: Width | None = Field(
         None,
         description="Width of a table of the feature's own, named like the feature. Give this or `table`.",
     )
@@ -124,7 +124,7 @@ class IdListFeature(_Section):
         None, description="ORC column (array of any integer type). Default: the feature's name."
     )
     table: Name | None = Field(None, description="Table to look the ids up in. Give this or `dim`.")
-    dim: PositiveInt | None = Field(
+    dim: Width | None = Field(
         None,
         description="Width of a table of the feature's own, named like the feature. Give this or `table`.",
     )

@@ -29,6 +29,9 @@ Name = Annotated[
 SMALLEST_BUDGET_BYTES = 2**20
 """Below this a table has no room for its index and the first rows of each kind."""
 
+Width = Annotated[int, Field(ge=1, le=2**16, json_schema_extra={"expected": "an integer from 1 to 65536"})]
+"""Of a vector. Nothing is gained by more, and a slip of a few digits would only show when memory is full."""
+
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 _BYTES = r"^([0-9]+) ?(KiB|MiB|GiB|TiB)$"
 _LARGEST_BYTES = 2**62
@@ -230,7 +233,7 @@ class Eviction(_Section):
 class Tier(_Section):
     """Rows of one width."""
 
-    dim: PositiveInt = Field(description="Width of the embedding.")
+    dim: Width = Field(description="Width of the embedding.")
     min_frequency: NonNegativeInt = Field(
         le=2**31 - 1, description="Occurrences from which on an id has this width; 0 in the first tier."
     )
@@ -239,14 +242,14 @@ class Tier(_Section):
 class Table(_Section):
     """One embedding table; several features may share it."""
 
-    dim: PositiveInt | None = Field(None, description="Width of a row's embedding. Give this or `tiers`.")
+    dim: Width | None = Field(None, description="Width of a row's embedding. Give this or `tiers`.")
     tiers: list[Tier] | None = Field(
         None,
         min_length=1,
         description="Widths by frequency, the narrowest first: an id moves up when it has occurred often enough and "
         "keeps what it learned. Give this or `dim`.",
     )
-    output: PositiveInt | None = Field(
+    output: Width | None = Field(
         None,
         description="Beside `tiers`: width that all rows are projected to for the model. Default: the widest tier's.",
     )

@@ -20,7 +20,7 @@ from ps_cluster.launch.asked import Asked
 from ps_cluster.launch.display import Display, Renderer
 from ps_cluster.launch.events_tail import EventsTail
 from ps_cluster.launch.last_words import disk_is_full, how_it_ended, last_words
-from ps_cluster.launch.output import Output, State, claimed_output, refuse_checkpoints
+from ps_cluster.launch.output import Output, State, claimed_checkpoints, claimed_output
 from ps_cluster.launch.ports import reserved_addresses
 from ps_cluster.launch.processes import Ended, Processes
 from ps_cluster.launch.screen import Screen
@@ -91,13 +91,13 @@ def run_local(
             "(start `ps-cluster ps` and `ps-cluster worker` at those addresses, or the job with kubectl)"
         )
     report_path = None if report is None else _checked_report(Path(report))
-    if job_file.job.checkpoint.folder is not None and "://" not in job_file.checkpoints:
-        refuse_checkpoints(Path(job_file.checkpoints), overwrite)
+    elsewhere = job_file.job.checkpoint.folder is not None and "://" not in job_file.checkpoints
     # An ignored SIGCHLD, which a process inherits, would make the kernel forget how the children ended.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     notes = Screen(2, patience_seconds=1)
     with (
         Asked() as asked,
+        claimed_checkpoints(Path(job_file.checkpoints), overwrite) if elsewhere else contextlib.nullcontext(),
         claimed_output(Path(job_file.output), job_file.job.name, overwrite) as output,
         reserved_addresses(cluster.ps + cluster.workers + 1) as addresses,
     ):

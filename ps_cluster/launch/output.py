@@ -72,13 +72,11 @@ def claimed_output(folder: Path, job_name: str, overwrite: bool = False) -> Iter
     except OSError as error:
         raise UserError(f"output: expected a folder that can be written, found {_why(folder, error)}") from None
     try:
-        _take(lock, folder)
+        _take(lock, folder, "output")
         _refuse_results(folder, overwrite)
         started = datetime.now(timezone.utc).isoformat(timespec="seconds")
         output = Output(folder, job_name, started)
         try:
-            os.truncate(lock, 0)
-            os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
             _clear(folder)
             output.logs.mkdir()
             output.mark("running")
@@ -89,39 +87,52 @@ def claimed_output(folder: Path, job_name: str, overwrite: bool = False) -> Iter
         os.close(lock)
 
 
-def refuse_checkpoints(folder: Path, overwrite: bool) -> None:
-    """Returns when a run may write its checkpoints to a local `folder` of the user's choice, which the first one would
-    clear of those of an earlier training.
+@contextlib.contextmanager
+def claimed_checkpoints(folder: Path, overwrite: bool) -> Iterator[None]:
+    """Hold a local `folder` of the user's choice for a run's checkpoints, against every other run.
+
+    The first checkpoint of the run will clear the folder of those of an earlier training.
 
     Raises:
-      UserError: the folder cannot be made or written, or holds checkpoints and `overwrite` is False.
+      UserError: the folder cannot be made or written, is in use by a running job, or holds checkpoints and `overwrite`
+        is False.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        steps = sorted(path.name for path in folder.glob("step-*"))
+        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise UserError(
             f"checkpoint.folder: expected a folder that can be written, found {_why(folder, error)}"
         ) from None
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise UserError(f"checkpoint.folder: expected a folder that can be written, found {folder}: Permission denied")
-    if steps and not overwrite:
-        raise UserError(
-            f"checkpoint.folder: expected a folder without checkpoints, found {steps[-1]} in {folder} "
-            "(--overwrite replaces them)"
-        )
+    try:
+        _take(lock, folder, "checkpoint.folder")
+        steps = sorted(path.name for path in folder.glob("step-*"))
+        if steps and not overwrite:
+            raise UserError(
+                f"checkpoint.folder: expected a folder without checkpoints, found {steps[-1]} in {folder} "
+                "(--overwrite replaces them)"
+            )
+        yield
+    finally:
+        os.close(lock)
 
 
-def _take(lock: int, folder: Path) -> None:
+def _take(lock: int, folder: Path, field: str) -> None:
+    """Locks for this process and writes its number down; `field` of the job file names the folder."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         pid = os.pread(lock, 32, 0).decode(errors="replace").strip()
         raise UserError(
-            f"output: expected a folder that no running job uses, found process {pid or '?'} using {folder}"
+            f"{field}: expected a folder that no running job uses, found process {pid or '?'} using {folder}"
         ) from None
     except OSError as error:
-        raise RunError(f"output: cannot lock {folder / _LOCK}: {error.strerror}") from None
+        raise RunError(f"{field}: cannot lock {folder / _LOCK}: {error.strerror}") from None
+    try:
+        os.truncate(lock, 0)
+        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    except OSError as error:
+        raise UserError(f"{field}: expected a folder that can be written, found {_why(folder, error)}") from None
 
 
 def _refuse_foreign(folder: Path) -> None:

@@ -117,6 +117,20 @@ def test_wrong_input_is_one_line_and_status_2(
     assert message in line
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("get", "OUTPUT", "item", str(2**63)), "argument KEY: expected an int64, found 9223372036854775808"),
+        (("top", "OUTPUT", "item", "-n", "0"), "argument -n/--number: expected 1 or more, found 0"),
+    ],
+)
+def test_numbers_out_of_range_are_refused(arguments: tuple, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["table", *arguments])
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+
+
 def test_damage_is_named_when_it_is_met(output: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copytree(output, tmp_path / "output")
     path = tmp_path / "output/checkpoint/step-0000000006/tables/item/ps-000-of-001.table"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ps_cluster.errors import UserError
-from ps_cluster.launch.output import claimed_output, refuse_checkpoints
+from ps_cluster.launch.output import claimed_checkpoints, claimed_output
 
 
 def test_a_new_folder_is_made_with_its_parents(tmp_path: Path) -> None:
@@ -139,12 +139,29 @@ def test_a_folder_that_cannot_be_written_is_named() -> None:
 
 def test_checkpoints_in_a_folder_of_their_own_are_kept(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b"
-    refuse_checkpoints(folder, overwrite=False)
-    (folder / "step-0000000007").mkdir()
-    with pytest.raises(UserError, match=r"^checkpoint\.folder: expected .* found step-0000000007 in .*--overwrite"):
-        refuse_checkpoints(folder, overwrite=False)
-    refuse_checkpoints(folder, overwrite=True)
-    assert (folder / "step-0000000007").is_dir()
+    with claimed_checkpoints(folder, overwrite=False):
+        (folder / "step-0000000007").mkdir()
+    kept = r"^checkpoint\.folder: expected .* found step-0000000007 in .*--overwrite"
+    with pytest.raises(UserError, match=kept), claimed_checkpoints(folder, overwrite=False):
+        pass
+    with claimed_checkpoints(folder, overwrite=True):
+        assert (folder / "step-0000000007").is_dir()
+
+
+def test_a_folder_of_checkpoints_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(UserError, match=r"^checkpoint\.folder: expected a folder that can be written, found .*file: "):
-        refuse_checkpoints(tmp_path / "file", overwrite=True)
+    refused = r"^checkpoint\.folder: expected a folder that can be written, found .*file: "
+    with pytest.raises(UserError, match=refused), claimed_checkpoints(tmp_path / "file", overwrite=True):
+        pass
+
+
+def test_a_folder_of_checkpoints_takes_one_run_at_a_time(tmp_path: Path) -> None:
+    refused = rf"^checkpoint\.folder: expected a folder that no running job uses, found process {os.getpid()} using "
+    with (
+        claimed_checkpoints(tmp_path, overwrite=False),
+        pytest.raises(UserError, match=refused),
+        claimed_checkpoints(tmp_path, overwrite=True),
+    ):
+        pass
+    with claimed_checkpoints(tmp_path, overwrite=False):
+        pass

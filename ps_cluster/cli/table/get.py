@@ -17,8 +17,15 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     add_place(parser)
     parser.add_argument("table", metavar="TABLE", help="name of the table")
-    parser.add_argument("keys", metavar="KEY", nargs="+", type=int, help="ids")
+    parser.add_argument("keys", metavar="KEY", nargs="+", type=_key, help="ids, int64")
     parser.set_defaults(run=run)
+
+
+def _key(text: str) -> int:
+    key = int(text)
+    if not -(2**63) <= key < 2**63:
+        raise argparse.ArgumentTypeError(f"expected an int64, found {text}")
+    return key
 
 
 def run(args: argparse.Namespace) -> int:

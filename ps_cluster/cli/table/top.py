@@ -14,8 +14,15 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     add_place(parser)
     parser.add_argument("table", metavar="TABLE", help="name of the table")
-    parser.add_argument("-n", "--number", metavar="N", type=int, default=20, help="how many (default: %(default)s)")
+    parser.add_argument("-n", "--number", metavar="N", type=_number, default=20, help="how many (default: %(default)s)")
     parser.set_defaults(run=run)
+
+
+def _number(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected 1 or more, found {text}")
+    return number
 
 
 def run(args: argparse.Namespace) -> int:
@@ -26,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
         from ps_cluster.checkpoint.rows import rows_of
         from ps_cluster.report.text import count
 
-        number = max(args.number, 0)
+        number = args.number
         best = np.zeros([0, 4])  # frequency, last step, dim, position in keys
         keys = np.zeros(0, np.int64)
         for rows in rows_of(checkpoint, args.table):

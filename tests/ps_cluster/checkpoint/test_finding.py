@@ -217,7 +217,7 @@ def test_a_delta_whose_base_was_written_again_is_refused(chain: Path, tmp_path: 
     told: list[str] = []
     assert newest_checkpoint(str(tmp_path / "output/checkpoint"), tell=told.append).step == 2
     wrong = f"{place}/manifest.json: expected the checkpoint that step 4 is based on, found another one"
-    assert told.count(wrong) == 2
+    assert told.count(wrong) == 1  # two deltas are based on it
 
 
 def test_tables_come_back_into_a_new_store(whole: Path) -> None:
