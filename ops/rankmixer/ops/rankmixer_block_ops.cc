@@ -129,8 +129,8 @@ FFN_t(s) = act(s w1_t + b1_t) w2_t + b2_t:
   post_ln (the paper):              s = N1(mix(x) + x);  y = N2(FFN(s) + s);  N = LayerNorm
   pre_rms (arXiv 2602.06563's norm): u = x + mix(N1(x)); y = u + FFN(N2(u));  N = RMSNorm, without beta
 
-act: gelu (by the error function), gelu_tanh, or swiglu: with a = s w1_t + b1_t of width 2 hidden, its first half g and
-its second half v: silu(g) * v. All sums are accumulated in float32 whatever T is.
+act is gelu (by the error function), gelu_tanh, or swiglu: with a = s w1_t + b1_t of width 2 hidden, its first half g
+and its second half v: silu(g) * v. All sums are accumulated in float32 whatever T is.
 
 x: [batch, tokens, dim], tokens a divisor of dim.
 gamma1, beta1, gamma2, beta2: [dim]; with pre_rms the betas are [0].
