@@ -1,51 +1,23 @@
 """Batches as TensorFlow gets them, from a real reader process."""
 
-import contextlib
-import itertools
 import math
-import os
-import signal
-import socket
-import subprocess
-import sys
-import textwrap
-import threading
-import time
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.orc as orc
 import pytest
 import tensorflow as tf
 
 from data.columns import Column
 from data.errors import DataError
-from data.files import open_input
-from data.format.tail import column_id, read_tail, stripe_streams
-from data.orc_writer import OrcWriter, Settings
-from data.read.arrow_stream import BatchReader, _dataset
-from data.read.batches import Batches
+from data.read.arrow_stream import BatchReader
 from data.read.footers import read_footer
-from data.read.part_reader import output_schema
 from data.read.read_spec import ReadSpec
-from data.read.stream_format import stream_schema, to_messages
 from data.sample.sampling import Constant, Factor, Sampling, sample
 from data.where import parse
 from tests.data import orc_files
+from tests.data.read.children import in_child
 
-ROOT = Path(__file__).resolve().parents[3]
 COLUMNS = (Column("items", "int64_list"), Column("id", "int64"), Column("score", "float32"))
-END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
-KEY = 0x0123456789ABCDEF
-
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("a folder")
-    a = orc_files.numbered(folder / "a.orc", [40, 3, 25])
-    b = orc_files.numbered(folder / "b.orc", [1, 31], start=68)
-    return (a, b)
 
 
 def rows_of(values):
@@ -192,176 +164,6 @@ def test_an_error_that_is_not_the_readers_is_its_own_cause(files):
         assert reader.cause(error) is error
 
 
-@pytest.mark.parametrize(
-    "trailer",
-    [[1, 3, 0, 0, 0, 0, KEY], [1, 3, 0, 0, 0, 0, KEY + 2], [1, 3, 0, 0, 0, 0, 1], [1, 3, 0, 0, 0, KEY + 1], []],
-    ids=["of the batch before", "of the batch after", "of another reader", "too short", "empty"],
-)
-def test_a_batch_without_its_seal_is_refused(tmp_path, trailer):
-    columns = (Column("id", "int64"), Column("items", "int64_list"))
-    spec = ReadSpec((), columns, 3)
-    schema = stream_schema(spec)
-
-    def message(last):
-        arrays = [[7, 8, 9], [1, 2], [0, 1, 1, 2], last]
-        return pa.record_batch([pa.array([a], pa.list_(pa.int64())) for a in arrays], schema=schema).serialize()
-
-    stream = [schema.serialize(), message([0, 3, 0, 0, 0, 0, KEY]), message(trailer), END_OF_STREAM]
-    with sent(b"".join(stream), tmp_path) as endpoint:
-        iterator = iter(_dataset(endpoint, KEY, spec, 2, True))
-        values, info = next(iterator)
-        assert values["items"].to_list() == [[1], [], [2]] and info.numpy().tolist() == [0, 3, 0, 0, 0, 0]
-        with pytest.raises(tf.errors.InvalidArgumentError):
-            next(iterator)
-
-
-CUT_TRAILER_BYTES = 8 * 6
-
-
-def read_cut_messages(folder):
-    """Reads a stream of two messages of two batches each, whose second is cut, at every position within the trailers
-    and some before, from the end on; tells each position and what arrived wrong."""
-    spec = ReadSpec((), (Column("items", "int64_list"),), 3)
-    schema = stream_schema(spec)
-    items = [[[number], [], [7, number]] for number in range(4)]
-    counts = np.stack([np.arange(4), np.full(4, 9)], axis=1)
-    batches = Batches(0, pa.record_batch([list(itertools.chain(*items))], output_schema(spec)), counts)
-    expected = [(rows, [number, 3, 0, number, 9]) for number, rows in enumerate(items)]
-    cuts = None
-    for attempt in itertools.count():
-        # Memory may still hold the messages of the attempts before: no byte of a seal may be the same.
-        key = int.from_bytes(bytes([1 + attempt % 100] * 8), "little")
-        whole, cut = (
-            b"".join(m.serialize().to_pybytes() for m in to_messages(batches[n : n + 2], schema, key, n))
-            for n in (0, 2)
-        )
-        cuts = cuts or [*range(1, 2 * CUT_TRAILER_BYTES + 1), *range(2 * CUT_TRAILER_BYTES + 1, len(cut), 61)]
-        if attempt == len(cuts):
-            return
-        missing = cuts[attempt]
-        arrived = []
-        with sent(schema.serialize().to_pybytes() + whole + cut[:-missing], folder) as endpoint:
-            try:
-                for values, info in _dataset(endpoint, key, spec, 4, True):
-                    arrived.append((values["items"].to_list(), info.numpy().tolist()))
-                print("WRONG: no error", missing)
-            except tf.errors.OpError:
-                pass
-        # A batch may arrive once the first byte of its seal has: the other seven may still lie there from the seal of a
-        # batch before, and are the same.
-        most = 2 + (missing < 8) + (missing < CUT_TRAILER_BYTES + 8)
-        if not 2 <= len(arrived) <= most or arrived != expected[: len(arrived)]:
-            print("WRONG:", missing, arrived)
-        print("refused", missing, flush=True)
-
-
-def test_a_message_cut_anywhere_gives_no_batch_that_has_not_arrived(tmp_path):
-    """tensorflow-io's client may abort its process when a cut lies before the trailers, so this runs in one of its
-    own."""
-    script = "import sys; from tests.data.read.test_arrow_stream import *; read_cut_messages(sys.argv[1])"
-    child = in_child(script, tmp_path)
-    out, err = child.communicate(timeout=120)
-    assert "WRONG" not in out, out
-    refused = [int(line.split()[1]) for line in out.splitlines()]
-    assert refused[: 2 * CUT_TRAILER_BYTES] == list(range(1, 2 * CUT_TRAILER_BYTES + 1)), err
-    assert child.returncode in (0, -signal.SIGABRT, -signal.SIGSEGV), err
-
-
-@contextlib.contextmanager
-def sent(stream, folder):
-    """The endpoint of a server that sends `stream` to one client and closes the connection."""
-    path = f"{folder}/s"
-
-    def serve():
-        connection, _ = listener.accept()
-        listener.close()  # tensorflow-io's client connects again after an error
-        with connection:
-            connection.sendall(stream)
-
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        listener.bind(path)
-        listener.listen()
-        server = threading.Thread(target=serve)
-        server.start()
-        yield f"unix://{path}"
-        server.join()
-    os.unlink(path)
-
-
-def in_child(script, *arguments):
-    """Runs a script that may be killed or abort, with the project in its path."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd="/",
-    )
-
-
-def test_a_reader_killed_between_two_messages_is_told_by_cause(tmp_path, monkeypatch):
-    # On this slow disk the reader process waits for the second file, between two messages.
-    (tmp_path / "sitecustomize.py").write_text(
-        "import time, pyarrow\n"
-        "fast = pyarrow.memory_map\n"
-        "pyarrow.memory_map = lambda path, *more: time.sleep(600 * path.endswith(b'b.orc')) or fast(path, *more)\n"
-    )
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    first = orc_files.numbered(tmp_path / "a.orc", [35])
-    second = orc_files.numbered(tmp_path / "b.orc", [30], start=35)
-    with BatchReader(ReadSpec((first, second), COLUMNS, 10)) as reader:
-        iterator = iter(reader.dataset)
-        assert [int(next(iterator)[1][0]) for _ in range(3)] == [0, 1, 2]
-        while reader._process._read_status() != {"reading": f"{second}, stripe 0"}:
-            time.sleep(0.01)
-        os.kill(reader._process.pid, signal.SIGKILL)
-        with pytest.raises(tf.errors.OpError) as error:
-            next(iterator)
-        cause = reader.cause(error.value)
-    assert isinstance(cause, RuntimeError)
-    assert str(cause) == f"the reader process died: signal 9 (SIGKILL) while reading {second}, stripe 0"
-
-
-def test_a_reader_killed_before_the_first_message_is_told_by_cause(files):
-    with BatchReader(ReadSpec(files, COLUMNS, 10)) as reader:
-        os.kill(reader._process.pid, signal.SIGKILL)
-        with pytest.raises(tf.errors.OpError) as error:
-            list(reader.dataset)
-        cause = reader.cause(error.value)
-    assert str(cause) == "the reader process died: signal 9 (SIGKILL) before it read anything"
-
-
-def test_a_reader_killed_in_mid_message_never_gives_a_wrong_batch(tmp_path):
-    """tensorflow-io's client may abort its process then, so this runs in one of its own."""
-    path = tmp_path / "big.orc"
-    orc.write_table(pa.table({"id": np.arange(400_000)}), path, compression="zstd", stripe_size=1 << 20)
-    script = """
-        import os, signal, sys, time
-        import numpy as np
-        import tensorflow as tf
-        from data.read.arrow_stream import BatchReader
-        from data.orc import Column, ReadSpec
-        with BatchReader(ReadSpec((sys.argv[1],), (Column("id", "int64"),), 100_000, epochs=50)) as reader:
-            iterator = iter(reader.dataset)
-            next(iterator)
-            time.sleep(0.5)
-            os.kill(reader._process.pid, signal.SIGKILL)
-            try:
-                for number, (values, info) in enumerate(iterator, 1):
-                    start = number % 4 * 100_000
-                    assert np.array_equal(values["id"], np.arange(start, start + 100_000)), "WRONG BATCH"
-                print("END")
-            except tf.errors.OpError as error:
-                print("CAUSE", reader.cause(error))
-    """
-    child = in_child(script, path)
-    out, err = child.communicate(timeout=120)
-    assert "WRONG BATCH" not in err and "END" not in out
-    assert out.startswith("CAUSE the reader process died: signal 9 (SIGKILL)") or child.returncode == -signal.SIGABRT
-
-
 def test_the_dataset_stays_on_the_workers_own_cpu_in_a_cluster(files):
     script = """
         import json, socket, subprocess, sys
@@ -406,80 +208,6 @@ def test_the_dataset_stays_on_the_workers_own_cpu_in_a_cluster(files):
     )
 
 
-@pytest.fixture
-def checked(tmp_path):
-    """Three stripes of 50 rows, with checksums."""
-    path = f"{tmp_path}/checked.orc"
-    score = pa.array([None if i % 10 == 0 else i / 4 for i in range(150)], pa.float32())
-    table = pa.table({"id": np.arange(150), "score": score, "label": np.arange(150) % 2})
-    with OrcWriter(path, table.schema, settings=Settings(stripe_rows=50)) as writer:
-        writer.write(table)
-    return path
-
-
-def flip_a_bit(path, stripe, name):
-    """In the middle of the data of a column: the decoder may well not notice."""
-    with open_input(path) as file:
-        tail = read_tail(file, path)
-        column = column_id(tail, name)
-        streams = [s for s in stripe_streams(file, tail, stripe) if s.column == column and not s.is_index]
-        place = streams[-1].offset + streams[-1].bytes - 1
-        old = file.read_at(1, place)[0]
-    with open(path, "r+b") as file:
-        file.seek(place)
-        file.write(bytes([old ^ 4]))
-
-
-WITH_SCORE = (Column("id", "int64"), Column("score", "float32", missing=-1.0))
-
-
-def test_one_wrong_bit_is_found_by_the_checksum_and_names_file_stripe_and_column(checked):
-    flip_a_bit(checked, 1, "score")
-    with BatchReader(ReadSpec((checked,), WITH_SCORE, 10)) as reader:
-        arrived = []
-        with pytest.raises(tf.errors.OpError) as error:
-            arrived.extend(values for values, _ in reader.dataset)
-        cause = reader.cause(error.value)
-    assert isinstance(cause, DataError)
-    assert str(cause).startswith(f"{checked}: stripe 1: column score: expected CRC ")
-
-
-def test_a_wrong_bit_of_a_column_that_is_not_read_is_nobodys_business(checked):
-    flip_a_bit(checked, 1, "score")
-    with BatchReader(ReadSpec((checked,), WITH_SCORE[:1], 150)) as reader:
-        assert [values["id"].numpy().tolist() for values, _ in reader.dataset] == [list(range(150))]
-
-
-def test_a_damaged_stripe_can_be_left_out_and_its_rows_are_counted(checked):
-    flip_a_bit(checked, 1, "score")
-    with BatchReader(ReadSpec((checked,), WITH_SCORE, 40, on_bad="skip", epochs=2)) as reader:
-        assert int(reader.dataset.cardinality()) == tf.data.UNKNOWN_CARDINALITY
-        batches = list(reader.dataset)
-    for epoch in (0, 1):
-        ids = [i for values, info in batches if info[2] == epoch for i in values["id"].numpy()]
-        assert ids == [*range(50), *range(100, 150)]
-    infos = np.array([info.numpy() for _, info in batches])
-    assert infos[:, 1].tolist() == [40, 40, 20] * 2
-    assert infos[:, 3:].sum(axis=0).tolist() == [100, 0, 20]
-
-
-def test_files_that_cannot_be_read_can_be_left_out(checked, tmp_path):
-    bad = [tmp_path / name for name in ("cut.orc", "empty.orc", "none.orc")]
-    bad[0].write_bytes(Path(checked).read_bytes()[:-100])
-    bad[1].write_bytes(b"")
-    other = orc_files.write(tmp_path / "other.orc", "struct<id:string,score:float>", [[("x", 1.0)]])
-    paths = (str(bad[0]), checked, other, str(bad[1]), str(bad[2]))
-    with BatchReader(ReadSpec(paths, WITH_SCORE, 200, on_bad="skip")) as reader:
-        assert [values["id"].numpy().tolist() for values, _ in reader.dataset] == [list(range(150))]
-    assert [path for path, _ in reader.plan.lost] == [str(bad[0]), other, str(bad[1]), str(bad[2])]
-    assert all(problem.startswith(f"{path}: ") for path, problem in reader.plan.lost)
-    with pytest.raises(DataError) as error:
-        BatchReader(ReadSpec(paths, WITH_SCORE, 200))
-    assert str(error.value).splitlines() == [problem for _, problem in reader.plan.lost]
-    with pytest.raises(DataError, match=r"cut\.orc: expected an ORC file"):
-        BatchReader(ReadSpec(paths[:1], WITH_SCORE, 200, on_bad="skip"))
-
-
 def test_a_condition_and_a_dropped_remainder(files):
     spec = ReadSpec(files, COLUMNS, 16, where=parse("id >= 20 and id != 50"), drop_remainder=True, epochs=2)
     with BatchReader(spec) as reader:
@@ -499,6 +227,9 @@ def test_a_condition_that_no_row_meets_gives_no_batch(files):
 def test_a_condition_on_a_column_that_is_missing_is_told(files):
     with pytest.raises(DataError, match=r"a\.orc: column scor: .* as where compares it, found no such column; did you"):
         BatchReader(ReadSpec(files, COLUMNS, 16, where=parse("scor < 0")))
+
+
+WITH_SCORE = (Column("id", "int64"), Column("score", "float32", missing=-1.0))
 
 
 @pytest.mark.parametrize("how", [{}, {"shuffle_rows": 60}, {"where": parse("id > 30")}])
