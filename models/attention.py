@@ -55,13 +55,16 @@ class DotWeights(tf_keras.layers.Layer):
     def __init__(self, dim: int, *, metric: bool, seed: int, name: str) -> None:
         super().__init__(name=name)
         self.dim = dim
+        self.scaled = False  # whether M, or the learned query, holds the 1 / sqrt(dim) already
         self.metric = add_weight(self, "metric", (dim, dim), identity, seed) if metric else None
         self.built = True
 
     def call(self, elements: tf.Tensor, mask: tf.Tensor, query: tf.Tensor) -> tf.Tensor:
         if self.metric is not None:
             query = tf.matmul(query, self.metric)
-        scores = tf.matmul(elements, query[:, :, tf.newaxis])[:, :, 0] / math.sqrt(self.dim)
+        scores = tf.matmul(elements, query[:, :, tf.newaxis])[:, :, 0]
+        if not self.scaled:
+            scores /= math.sqrt(self.dim)
         return masked_softmax(scores, mask)
 
 

@@ -63,10 +63,10 @@ class Features(tf_keras.layers.Layer):
         missing = [spec.name for spec in self.specs if spec.name not in values]
         if missing:
             raise ValueError(f"model inputs: expected {', '.join(missing)}, found {', '.join(values)}")
-        values = {spec.name: self._projected(spec, values[spec.name]) for spec in self.specs}
+        values = {spec.name: self.projected(spec, values[spec.name]) for spec in self.specs}
         return [self._matrix(spec, values) for spec in self.specs]
 
-    def _projected(self, spec: InputSpec, value: Any) -> Any:
+    def projected(self, spec: InputSpec, value: Any) -> Any:
         """Where the input's values are of another width than the model wants: brought to it."""
         if spec.table is None:
             return value

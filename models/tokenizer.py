@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -20,6 +21,16 @@ def even_cut(width: int, tokens: int) -> list[int]:
     return [short + 1] * longer + [short] * (tokens - longer)
 
 
+class Piece(NamedTuple):
+    """Columns `start` to `start + width` of the matrix `feature` stand in the part of `token` from `column` on."""
+
+    feature: int
+    start: int
+    width: int
+    token: int
+    column: int
+
+
 class Tokenizer(tf_keras.layers.Layer):
     """Matrices `[batch, widths[i]]` of the features to tokens `[batch, tokens, dim]`.
 
@@ -31,6 +42,9 @@ class Tokenizer(tf_keras.layers.Layer):
 
     Parts are zero-padded to the widest so that all projections are one batched product. The padding's rows of
     the kernel start at 0 and only ever meet zeros, so they stay 0.
+
+    May also be called with the parts, `[tokens, batch, widest part]`, where something else has made them as `pieces`
+    says.
 
     Weights: kernel `[tokens, widest part, dim]`, bias `[tokens, dim]`.
     """
@@ -47,6 +61,7 @@ class Tokenizer(tf_keras.layers.Layer):
     ) -> None:
         super().__init__(name=name)
         self.tokens = tokens
+        self._widths = tuple(widths)
         # Keras would wrap a list attribute for checkpoints; a tuple of tuples stays plain.
         self._groups = None if groups is None else tuple(tuple(group) for group in groups)
         if groups is None:
@@ -59,8 +74,32 @@ class Tokenizer(tf_keras.layers.Layer):
         self.bias = add_weight(self, "bias", (tokens, dim), zeros, seed)
         self.built = True
 
-    def call(self, matrices: Sequence[tf.Tensor]) -> tf.Tensor:
-        parts = self._cut(matrices) if self._groups is None else self._grouped(matrices)
+    def pieces(self) -> list[Piece]:
+        """What every part is made of."""
+        if self._groups is not None:
+            pieces = []
+            for token, group in enumerate(self._groups):
+                column = 0
+                for feature in group:
+                    pieces.append(Piece(feature, 0, self._widths[feature], token, column))
+                    column += self._widths[feature]
+            return pieces
+        pieces, token, column = [], 0, 0
+        for feature, whole in enumerate(self._widths):
+            start = 0
+            while start < whole:
+                if column == self.part_widths[token]:
+                    token, column = token + 1, 0
+                width = min(whole - start, self.part_widths[token] - column)
+                pieces.append(Piece(feature, start, width, token, column))
+                start, column = start + width, column + width
+        return pieces
+
+    def call(self, matrices: Sequence[tf.Tensor] | tf.Tensor) -> tf.Tensor:
+        if tf.is_tensor(matrices):
+            parts = matrices
+        else:
+            parts = self._cut(matrices) if self._groups is None else self._grouped(matrices)
         projected = tf.matmul(parts, self.kernel) + self.bias[:, tf.newaxis, :]
         return tf.transpose(projected, [1, 0, 2])
 

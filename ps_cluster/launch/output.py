@@ -17,7 +17,7 @@ from ps_cluster.errors import RunError, UserError
 
 State = Literal["running", "finished", "failed", "stopped"]
 
-RESULTS = frozenset({"checkpoint", "export"})
+RESULTS = frozenset({"checkpoint", "export", "export-ops"})
 """Entries worth keeping: a new run replaces them only when asked to."""
 
 LEFTOVERS = frozenset({"logs", "events.jsonl", "run.json", "run.json.tmp", "report.json", "tensorboard", "scratch"})

@@ -22,6 +22,14 @@ def project(tokenizer, parts):
     return np.stack(tokens, axis=1)
 
 
+def from_pieces(tokenizer, values):
+    """The tokens of parts that are made by `pieces` alone."""
+    parts = np.zeros([tokenizer.tokens, len(values[0]), max(tokenizer.part_widths)], np.float32)
+    for feature, start, width, token, column in tokenizer.pieces():
+        parts[token, :, column : column + width] = values[feature][:, start : start + width]
+    return tokenizer(tf.constant(parts))
+
+
 def randomise_bias(tokenizer, seed=1):
     tokenizer.bias.assign(np.random.default_rng(seed).normal(size=tokenizer.bias.shape))
 
@@ -39,6 +47,7 @@ def test_without_groups_features_side_by_side_are_cut_into_even_parts(widths, to
         start += width
     assert start == row.shape[1]
     np.testing.assert_allclose(tokenizer(values), project(tokenizer, parts), rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(from_pieces(tokenizer, values), tokenizer(values))
 
 
 @settings(max_examples=30, deadline=None)
@@ -58,6 +67,7 @@ def test_with_groups_a_token_sees_its_own_features_only(widths_and_groups, batch
     values = matrices(widths, batch)
     parts = [np.concatenate([values[index] for index in group], axis=1) for group in groups]
     np.testing.assert_allclose(tokenizer(values), project(tokenizer, parts), rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(from_pieces(tokenizer, values), tokenizer(values))
 
 
 @given(st.integers(1, 500), st.integers(1, 40))

@@ -1,9 +1,10 @@
-"""The SavedModel gives, in plain TensorFlow, the scores of the trained model and its tables."""
+"""The SavedModel gives, in plain TensorFlow and with our ops, the scores of the trained model and its tables."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -12,11 +13,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+import yaml
 
+from ops.library import RANKMIXER_PATH
 from ps_cluster.errors import UserError
 from ps_cluster.export.saved_model import export_saved_model
+from ps_cluster.export.serving_model import Form
 from ps_cluster.job.resolve import JobFile
 from ps_cluster.job.schema import Job
+from tests.ps_cluster.serving_inputs import serving_inputs
 from tests.ps_cluster.small_job import FIELDS, MOST, batch_of, ids_of, job_file_of, job_of, saved
 from tests.ps_cluster.stores import look_up
 
@@ -24,7 +29,9 @@ SERVE = """
 import json, sys
 import numpy as np
 import tensorflow as tf
-folder, given, scores = sys.argv[1:]
+folder, given, scores, *libraries = sys.argv[1:]
+for library in libraries:
+    tf.load_op_library(library)
 serve = tf.saved_model.load(folder).signatures["serving_default"]
 inputs = {name: tf.constant(value) for name, value in np.load(given).items()}
 outputs = serve(**inputs)
@@ -36,22 +43,6 @@ print(json.dumps({"packages": sorted(packages), "signature": signature}))
 """
 
 
-def serving_inputs(job: Job, batch: Mapping, padding: int) -> dict[str, np.ndarray]:
-    """What a client sends: lists padded with `padding`, beside their lengths."""
-    inputs: dict[str, np.ndarray] = {}
-    for feature in job.features:
-        value = batch[feature.name]
-        if feature.kind == "id_list":
-            lengths = np.array([len(one) for one in value], np.int64)
-            padded = np.full([len(value), 2 + max(lengths, default=0)], padding, np.int64)
-            for row, one in enumerate(value):
-                padded[row, : len(one)] = one
-            inputs[feature.name], inputs[feature.name + "_length"] = padded, lengths
-        else:
-            inputs[feature.name] = np.asarray(value, np.float32 if feature.kind == "dense" else np.int64)
-    return inputs
-
-
 def trained(job: Job, folder: Path, batch: Mapping) -> tuple[JobFile, np.ndarray]:
     """A saved job, and the logits of a batch by its own store and model."""
     job_file = job_file_of(job, folder)
@@ -59,6 +50,12 @@ def trained(job: Job, folder: Path, batch: Mapping) -> tuple[JobFile, np.ndarray
     vectors = look_up(store, ids_of(job, batch), training=False)
     values = {**vectors, "age": tf.constant(batch["age"])}
     return job_file, tf.squeeze(model(values, training=False), axis=1).numpy()
+
+
+def score(folder: str, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Logits of a SavedModel in this process."""
+    serve = tf.saved_model.load(folder).signatures["serving_default"]
+    return serve(**{name: tf.constant(value) for name, value in inputs.items()})["logit"].numpy()
 
 
 @pytest.fixture(scope="module")
@@ -71,13 +68,29 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[JobFile, str, di
 
 def test_a_process_of_plain_tensorflow_serves_the_same_scores(exported: tuple, tmp_path: Path) -> None:
     job_file, folder, batch, logits = exported
+    check_fresh_process(job_file, folder, batch, logits, tmp_path)
+
+
+def test_a_process_of_tensorflow_and_the_ops_alone_serves_the_same_scores(exported: tuple, tmp_path: Path) -> None:
+    job_file, _, batch, logits = exported
+    folder = export_saved_model(job_file, form="ops")
+    assert folder == os.path.join(job_file.output, "export-ops", "1")
+    library = tmp_path / "elsewhere.so"  # it needs no other file of the checkout
+    shutil.copy(RANKMIXER_PATH, library)
+    check_fresh_process(job_file, folder, batch, logits, tmp_path, library)
+
+
+def check_fresh_process(
+    job_file: JobFile, folder: str, batch: Mapping, logits: np.ndarray, tmp_path: Path, *libraries: Path
+) -> None:
     inputs = serving_inputs(job_file.job, batch, padding=7)
     np.savez(tmp_path / "inputs.npz", **inputs)
     environment = {
         name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "TF_USE_LEGACY_KERAS")
     }
+    files = [str(tmp_path / name) for name in ("inputs.npz", "scores.npz")]
     served = subprocess.run(
-        [sys.executable, "-c", SERVE, folder, str(tmp_path / "inputs.npz"), str(tmp_path / "scores.npz")],
+        [sys.executable, "-c", SERVE, folder, *files, *map(str, libraries)],
         cwd=tmp_path,
         env=environment,
         capture_output=True,
@@ -107,8 +120,11 @@ def test_a_process_of_plain_tensorflow_serves_the_same_scores(exported: tuple, t
     assert np.ptp(logits) > 0.1
 
 
-def test_padding_and_the_company_of_a_row_do_not_matter(exported: tuple) -> None:
+@pytest.mark.parametrize("form", ["plain", "ops"])
+def test_padding_and_the_company_of_a_row_do_not_matter(exported: tuple, form: Form) -> None:
     job_file, folder, batch, logits = exported
+    if form == "ops":
+        folder = export_saved_model(job_file, form="ops")
     serve = tf.saved_model.load(folder).signatures["serving_default"]
     for padding in (0, -1, 10**15):
         inputs = serving_inputs(job_file.job, batch, padding)
@@ -118,20 +134,51 @@ def test_padding_and_the_company_of_a_row_do_not_matter(exported: tuple) -> None
         np.testing.assert_allclose(serve(**some)["logit"], logits[rows], atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        {"name": "rankmixer", "tokens": 2, "dim": 8, "layers": 1},
-        {"name": "dcn", "hidden": [4], "attention": "din"},
-    ],
-)
-def test_every_model_is_exported(tmp_path: Path, model: dict) -> None:
-    job = job_of({"model": model})
-    batch = batch_of(np.random.default_rng(8), 10, most=2 * MOST)
+MODELS = {
+    "rankmixer": {"name": "rankmixer", "tokens": 2, "dim": 8, "layers": 2},
+    "rankmixer of uneven parts": {"name": "rankmixer", "tokens": 4, "dim": 8, "layers": 1},
+    "rankmixer of groups": {
+        "name": "rankmixer",
+        "tokens": 2,
+        "dim": 8,
+        "groups": [["user", "age", "history"], ["shown", "genres", "liked", "user"]],
+    },
+    "deepfm": {"name": "deepfm", "fm_dim": 3, "hidden": [8]},
+    "deepfm without a deep network": {"name": "deepfm", "fm_dim": 4, "hidden": []},
+    "dcn": {"name": "dcn", "hidden": [4], "attention": "din", "dense_transform": "none"},
+    "dcn of low rank": {"name": "dcn", "hidden": [4], "cross_rank": 2},
+    "dcn of high rank": {"name": "dcn", "hidden": [4], "cross_rank": 15},
+}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_model_is_exported_in_both_forms(tmp_path: Path, model: str) -> None:
+    """Both forms give the trainer's scores, and each other's but for the order in which sums are rounded."""
+    tiers = {"tiers": [{"dim": 2, "min_frequency": 0}, {"dim": 6, "min_frequency": 3}], "output": 4}
+    job = job_of({"model": MODELS[model], "tables": {"item": tiers}})
+    batch = batch_of(np.random.default_rng(8), 50, most=2 * MOST)
     job_file, logits = trained(job, tmp_path, batch)
-    serve = tf.saved_model.load(export_saved_model(job_file)).signatures["serving_default"]
     inputs = serving_inputs(job, batch, padding=0)
-    np.testing.assert_allclose(serve(**{n: tf.constant(v) for n, v in inputs.items()})["logit"], logits, atol=1e-5)
+    plain, ops = (score(export_saved_model(job_file, form=form), inputs) for form in ("plain", "ops"))
+    np.testing.assert_allclose(plain, logits, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(ops, plain, rtol=1e-6, atol=1e-6)
+    assert np.ptp(plain) > 0.1
+
+
+def test_the_command_writes_the_forms_asked_for(exported: tuple, tmp_path: Path) -> None:
+    job_file, _, batch, logits = exported
+    job_path = Path(job_file.output).parent / "job.yaml"
+    job_path.write_text(yaml.safe_dump(FIELDS), encoding="utf-8")
+    command = [sys.executable, "-m", "ps_cluster", "export", str(job_path), "--form", "both"]
+    done = subprocess.run([*command, "--to", str(tmp_path / "to")], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    folders = done.stdout.splitlines()
+    assert folders == [str(tmp_path / "to" / "1"), str(tmp_path / "to-ops" / "1")]
+    for folder, form in zip(folders, ("plain", "ops")):
+        told = json.loads(Path(folder, "assets.extra", "training.json").read_text())
+        assert told["form"] == form and told["step"] == 3 and any("attention" in line for line in told["folded"])
+        inputs = serving_inputs(job_file.job, batch, padding=0)
+        np.testing.assert_allclose(score(folder, inputs), logits, rtol=1e-5, atol=1e-5)
 
 
 def test_versions_are_numbered_and_whole(exported: tuple, tmp_path: Path) -> None:

@@ -1,13 +1,18 @@
-"""The exported table finds what a dictionary finds."""
+"""The exported tables, sorted and hashed, find what a dictionary finds."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ops.lookup_concat import Arrangement, IdInput, Segment, lookup_concat
+from ps_cluster.export.hashed_table import HashedTable
 from ps_cluster.export.static_table import StaticTable
+from ps_cluster.export.stored_rows import StoredRows
 
 LEAST, MOST = -(1 << 63), (1 << 63) - 1
 KEYS = st.one_of(st.integers(-5, 20), st.integers(LEAST, MOST), st.sampled_from([LEAST, LEAST + 1, MOST - 1, MOST]))
@@ -23,11 +28,21 @@ def check(shards: list[list[int]], ids: list[int]) -> None:
         rows = random.normal(size=[len(keys), DIM - (number % 3 == 2)]).astype(np.float32)
         blocks.append((np.array(keys, np.int64), rows))
         known.update(zip(keys, np.pad(rows, [(0, 0), (0, DIM - rows.shape[1])])))
-    table = StaticTable(lambda: iter(blocks), DIM, UNKNOWN, "table")
-    assert table.num_rows == len(known)
-    got = table.lookup(np.array(ids, np.int64)).numpy()
     want = np.array([known.get(key, np.full(DIM, UNKNOWN)) for key in ids], np.float32).reshape(-1, DIM)
-    np.testing.assert_array_equal(got, want)
+    stored = StoredRows(lambda: iter(blocks), DIM, UNKNOWN)
+    check_both(stored, np.array(ids, np.int64), want, len(known))
+    projection = random.normal(size=[DIM, 2]).astype(np.float32)
+    projected = (want.astype(np.float64) @ projection.astype(np.float64)).astype(np.float32)
+    check_both(replace(stored, projection=projection), np.array(ids, np.int64), projected, len(known))
+
+
+def check_both(stored: StoredRows, ids: np.ndarray, want: np.ndarray, num_rows: int) -> None:
+    plain, hashed = StaticTable(stored, "table"), HashedTable(stored, "table")
+    assert plain.num_rows == hashed.num_rows == num_rows
+    np.testing.assert_array_equal(plain.lookup(ids).numpy(), want)
+    dim = want.shape[1]
+    arrangement = Arrangement((IdInput("ids", 0),), (), (Segment(0, 0, dim, 0, 0),), 1, dim)
+    np.testing.assert_array_equal(lookup_concat(arrangement, [ids], [], [], [hashed.frozen])[0].numpy(), want)
 
 
 @settings(max_examples=60, deadline=None)

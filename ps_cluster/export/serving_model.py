@@ -1,0 +1,75 @@
+"""Tables and dense model of a checkpoint behind one function of the features, in plain TensorFlow or with our ops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Literal
+
+import tensorflow as tf
+
+from models.build import build_model
+from ps_cluster.checkpoint.dense import load_dense
+from ps_cluster.checkpoint.finding import Checkpoint
+from ps_cluster.embedding.table_saves import check_layout
+from ps_cluster.export.folding import Folded, fold
+from ps_cluster.export.fused_inputs import fused_logits
+from ps_cluster.export.hashed_table import HashedTable
+from ps_cluster.export.plain_inputs import plain_logits
+from ps_cluster.export.static_table import StaticTable
+from ps_cluster.export.stored_rows import StoredRows, stored_blocks
+from ps_cluster.job.resolve import LENGTH_SUFFIX, inputs_of
+from ps_cluster.job.schema import DenseFeature, IdListFeature, Job
+from ps_cluster.train.session import groups_of
+
+Form = Literal["plain", "ops"]
+"""`plain`: TensorFlow's own operations. `ops`: with those of the library `ops/_rankmixer.so`."""
+
+
+class ServingModel(tf.Module):
+    """What is written as a SavedModel.
+
+    Attributes:
+        score: from inputs as `serving_signature` says to `logit` and `probability`, float32 `[batch]`.
+        folded: what was folded, one line each.
+    """
+
+    def __init__(self, job: Job, checkpoint: Checkpoint, form: Form = "plain", *, folding: bool = True):
+        super().__init__(name="ranker")
+        model = build_model(job.model, inputs_of(job), job.training.seed)
+        load_dense(checkpoint, model)
+        folded = fold(model) if folding else Folded({}, [])
+        self.folded = tuple(folded.words)
+        self._tables: dict[str, StaticTable | HashedTable] = {}
+        for group in groups_of(job):
+            for table, admission in zip(group.tables, group.layout.admissions):
+                check_layout(checkpoint.levels(table)[-1], group.layout)
+                unknown = 0.0 if admission.kind == "none" else admission.cold_value
+                blocks = stored_blocks(checkpoint, table)
+                stored = StoredRows(blocks, group.layout.dim, unknown, folded.projections.get(table))
+                self._tables[table] = (StaticTable if form == "plain" else HashedTable)(stored, table)
+        logits = partial(plain_logits if form == "plain" else fused_logits, job, self._tables, model)
+
+        def score(features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+            logit = tf.squeeze(logits(features), axis=1)
+            return {"logit": logit, "probability": tf.sigmoid(logit)}
+
+        self.score = tf.function(score, input_signature=[serving_signature(job)], autograph=False)
+        # Of the model only what a score depends on is a part of the SavedModel.
+        self._variables = list(self.score.get_concrete_function().graph.variables)
+
+
+def serving_signature(job: Job) -> dict[str, tf.TensorSpec]:
+    """Inputs by feature name: an id int64 `[batch]`; a list int64 `[batch, length]`, padded with anything, beside its
+    true lengths int64 `[batch]` under NAME_length; a dense value float32 `[batch]`."""
+    signature: dict[str, tf.TensorSpec] = {}
+    for feature in job.features:
+        if isinstance(feature, DenseFeature):
+            signature[feature.name] = tf.TensorSpec([None], tf.float32, feature.name)
+        elif isinstance(feature, IdListFeature):
+            length = feature.name + LENGTH_SUFFIX  # of no other feature: the job file's check sees to it
+            signature[feature.name] = tf.TensorSpec([None, None], tf.int64, feature.name)
+            signature[length] = tf.TensorSpec([None], tf.int64, length)
+        else:
+            signature[feature.name] = tf.TensorSpec([None], tf.int64, feature.name)
+    return signature
