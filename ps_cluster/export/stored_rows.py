@@ -46,6 +46,8 @@ class StoredRows:
             where = position[start : start + len(keys)]
             rows.scatter_nd_update(where[:, np.newaxis], self._projected(embeddings))
             start += len(keys)
+        # A variable that was scattered into is copied by every read, in case of another scattering.
+        tf.raw_ops.DisableCopyOnRead(resource=rows.handle)
         return rows
 
     def _projected(self, vectors: np.ndarray) -> np.ndarray:

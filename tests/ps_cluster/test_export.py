@@ -181,6 +181,21 @@ def test_the_command_writes_the_forms_asked_for(exported: tuple, tmp_path: Path)
         np.testing.assert_allclose(score(folder, inputs), logits, rtol=1e-5, atol=1e-5)
 
 
+def test_a_loaded_model_reads_its_tables_without_a_copy(exported: tuple, tmp_path: Path) -> None:
+    """The op takes them by value; a copy for each request would cost more than all else."""
+    job_file, *_ = exported
+    folder = export_saved_model(job_file, str(tmp_path), form="ops")
+    loaded = tf.saved_model.load(folder)  # its variables live as long as it does
+    tables = [
+        one for one in loaded.signatures["serving_default"].variables if one.name.partition(":")[0][-4:] == "rows"
+    ]
+    assert len(tables) == 3
+    for variable in tables:
+        first, second = variable.read_value(), variable.read_value()
+        address = {value._numpy().__array_interface__["data"][0] for value in (first, second)}
+        assert len(address) == 1
+
+
 def test_versions_are_numbered_and_whole(exported: tuple, tmp_path: Path) -> None:
     job_file, folder, *_ = exported
     assert folder == os.path.join(job_file.output, "export", "1")
