@@ -1,0 +1,198 @@
+"""The CUDA sources compiled for the CPU by the emulator, and calls of them with guarded memory."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+
+from ops.rankmixer_gpu import BlockAddresses, BlockProblem, CudaBlock, Kept, Scratch
+from tests.ops.rankmixer_cuda.reference import Array, BlockArrays, Forward
+
+ROOT = Path(__file__).resolve().parents[3]
+SOURCES = ROOT / "ops" / "rankmixer_cuda"
+EMULATOR = Path(__file__).resolve().parent / "emulator"
+KEPT = ROOT / "build" / "emulator"
+FLAGS = ["-std=c++17", "-O2", "-fPIC", "-Wall", "-Wno-unknown-pragmas", "-DPS_CLUSTER_EMULATOR"]
+
+NUMPY = {"float32": np.float32, "bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
+GUARD = 512
+"""Bytes on both sides of every array, multiple of 256; what is read there is NaN."""
+
+
+def build() -> Path:
+    """Path of the library; compiled once for each content of the sources."""
+    units = [*sorted(SOURCES.glob("*.cu")), *sorted(EMULATOR.glob("*.cc"))]
+    compiler = os.environ.get("CXX") or "g++"
+    state = hashlib.sha256(repr([compiler, FLAGS]).encode())
+    for path in sorted([*SOURCES.glob("*.cu*"), *SOURCES.glob("*.h"), *EMULATOR.iterdir()]):
+        state.update(path.name.encode() + b"\0" + path.read_bytes())
+    target = KEPT / f"rankmixer.{state.hexdigest()[:16]}.so"
+    if target.exists():
+        return target
+    KEPT.mkdir(parents=True, exist_ok=True)
+    part = KEPT / f"{target.name}.{os.getpid()}"
+    part.mkdir(exist_ok=True)
+
+    def compile_unit(unit: Path) -> Path:
+        made = part / f"{unit.name}.o"
+        includes = ["-I", str(ROOT), "-I", str(EMULATOR)]
+        subprocess.run([compiler, *FLAGS, *includes, "-x", "c++", "-c", str(unit), "-o", str(made)], check=True)
+        return made
+
+    with ThreadPoolExecutor(2) as pool:
+        objects = [str(path) for path in pool.map(compile_unit, units)]
+    made = part / target.name
+    subprocess.run([compiler, "-shared", "-Wl,--no-undefined", *objects, "-o", str(made)], check=True)
+    for old in KEPT.glob("rankmixer.*.so"):
+        old.unlink(missing_ok=True)
+    made.rename(target)
+    for path in part.iterdir():
+        path.unlink()
+    part.rmdir()
+    return target
+
+
+@functools.cache
+def library() -> CudaBlock:
+    return CudaBlock(str(build()))
+
+
+def choose_order(order: int, seed: int = 0, late: bool = True) -> None:
+    """How the threads of the next calls take turns; `emulator/block.h` says what the numbers mean."""
+    ctypes.CDLL(str(build())).ps_cluster_emulator_order(order, seed, late)
+
+
+class Memory:
+    """Arrays in memory full of NaN, as a kernel gets them: misplaced writes are found, misplaced reads give NaN."""
+
+    def __init__(self, misaligned: int = 0) -> None:
+        """misaligned: bytes that arrays begin behind a multiple of 256; scratch memory excepted."""
+        self.misaligned = misaligned
+        self._pieces: list[tuple[Array, int, int]] = []
+
+    def empty(self, shape: tuple[int, ...], dtype: type, misaligned: int | None = None) -> Array:
+        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        raw = np.full(size + 2 * GUARD + 512, 0xFF, np.uint8)
+        start = -(-(raw.ctypes.data + GUARD) // 256) * 256 - raw.ctypes.data
+        start += self.misaligned if misaligned is None else misaligned
+        self._pieces.append((raw, start, size))
+        return raw[start : start + size].view(dtype).reshape(shape)
+
+    def put(self, values: Array, dtype: type) -> Array:
+        array = self.empty(values.shape, dtype)
+        array[...] = values.astype(dtype)
+        return array
+
+    def check(self) -> None:
+        for raw, start, size in self._pieces:
+            assert (raw[:start] == 0xFF).all() and (raw[start + size :] == 0xFF).all(), "written outside an array"
+
+
+def _address(array: Array | None) -> int:
+    return 0 if array is None else array.ctypes.data
+
+
+def run_forward(
+    problem: BlockProblem,
+    x: Array,
+    w: BlockArrays,
+    seed: Array | None = None,
+    *,
+    keep: bool = True,
+    misaligned: int = 0,
+    block: CudaBlock | None = None,
+) -> Forward:
+    """What the kernels give, in the problem's dtype; `inner` and `sum` are empty without `keep`."""
+    block = block or library()
+    memory, dtype = Memory(misaligned), NUMPY[problem.dtype]
+    inputs, weights = memory.put(x, dtype), [memory.put(array, dtype) for array in w]
+    y = memory.empty(x.shape, dtype)
+    inner = memory.empty((problem.tokens, problem.batch, problem.inner) if keep else (0,), dtype)
+    total = memory.empty((problem.tokens, problem.batch, problem.dim) if keep else (0,), dtype)
+    scratch = memory.empty((block.forward_bytes(problem, keep=keep),), np.uint8, 0)
+    block.forward(
+        problem,
+        _address(inputs),
+        BlockAddresses(*map(_address, weights)),
+        _address(y),
+        Scratch(_address(scratch), scratch.nbytes),
+        seed=_address(seed),
+        kept=Kept(_address(inner), _address(total)) if keep else None,
+    )
+    memory.check()
+    return Forward(y, inner, total)
+
+
+def run_backward(
+    problem: BlockProblem,
+    dy: Array,
+    x: Array,
+    w: BlockArrays,
+    seed: Array | None = None,
+    *,
+    kept: Forward | None = None,
+    misaligned: int = 0,
+) -> tuple[Array, BlockArrays]:
+    block, memory, dtype = library(), Memory(misaligned), NUMPY[problem.dtype]
+    grads, inputs, weights = memory.put(dy, dtype), memory.put(x, dtype), [memory.put(array, dtype) for array in w]
+    kept_inner, kept_sum = (memory.put(kept.inner, dtype), memory.put(kept.sum, dtype)) if kept else (None, None)
+    dx, dw = memory.empty(x.shape, dtype), [memory.empty(array.shape, dtype) for array in w]
+    scratch = memory.empty((block.backward_bytes(problem, keep=kept is not None),), np.uint8, 0)
+    block.backward(
+        problem,
+        _address(grads),
+        _address(inputs),
+        BlockAddresses(*map(_address, weights)),
+        _address(dx),
+        BlockAddresses(*map(_address, dw)),
+        Scratch(_address(scratch), scratch.nbytes),
+        seed=_address(seed),
+        kept=Kept(_address(kept_inner), _address(kept_sum)) if kept else None,
+    )
+    memory.check()
+    return dx, BlockArrays(*dw)
+
+
+def random_block(problem: BlockProblem, seed: int) -> tuple[Array, Array, BlockArrays]:
+    """dy, x and weights as float64 values that the problem's dtype holds exactly."""
+    draw = np.random.default_rng(seed)
+
+    def normal(*shape: int, scale: float = 1.0, mean: float = 0.0) -> Array:
+        return (mean + scale * draw.standard_normal(shape)).astype(NUMPY[problem.dtype]).astype(np.float64)
+
+    tokens, dim, hidden, inner = problem.tokens, problem.dim, problem.hidden, problem.inner
+    beta = (0,) if problem.norm == "pre_rms" else (dim,)
+    weights = BlockArrays(
+        gamma1=normal(dim, scale=0.2, mean=1.0),
+        beta1=normal(*beta, scale=0.2),
+        w1=normal(tokens, dim, inner, scale=dim**-0.5),
+        b1=normal(tokens, inner, scale=0.2),
+        w2=normal(tokens, hidden, dim, scale=hidden**-0.5),
+        b2=normal(tokens, dim, scale=0.2),
+        gamma2=normal(dim, scale=0.2, mean=1.0),
+        beta2=normal(*beta, scale=0.2),
+    )
+    shape = (problem.batch, tokens, dim)
+    return normal(*shape), normal(*shape, mean=0.3), weights
+
+
+def error(found: Array, wanted: Array) -> float:
+    """Largest error, of the root mean square of what was wanted; NaN counts as infinite."""
+    if wanted.size == 0:
+        return 0.0
+    scale = np.sqrt(np.mean(wanted**2)) or 1.0
+    worst = np.max(np.abs(found.astype(np.float64) - wanted)) / scale
+    return float("inf") if np.isnan(worst) else float(worst)
+
+
+if __name__ == "__main__":
+    sys.exit(print(build()))
