@@ -51,6 +51,6 @@ test-spark: env
 	PYTHONPATH=. build/spark/bin/python -m pytest -m slow tests/data/convert/test_spark.py $(PYTEST_FLAGS)
 
 clean:
-	rm -rf .venv build *.egg-info ops/_ops.so ops/_orc.so ops/_rankmixer.so ops/._*.so.*.part
+	rm -rf .venv build *.egg-info ops/_ops.so ops/_orc.so ops/_rankmixer.so ops/_rankmixer_cuda.so ops/_rankmixer_gpu.so ops/._*.so.*.part
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -153,6 +153,8 @@ class OpLibrary(NamedTuple):
     arrow: str | None = None
     """Folder of the units that include Arrow's headers. They need C++20, TensorFlow's C++17, so no unit has both; the
     library then links with pyarrow's Arrow."""
+    cuda: bool = False
+    """Whether it links with the CUDA library beside it."""
 
     @property
     def sources(self) -> list[str]:
@@ -177,6 +179,11 @@ LIBRARIES = {
     "ops._rankmixer": OpLibrary("ops/_rankmixer.so", "ops/rankmixer"),
     "ops._orc": OpLibrary("ops/_orc.so", "ops/orc", arrow="ops/orc/arrow"),
 }
+# Built with PS_CLUSTER_CUDA=1 only, as `make env GPU=1` sets it where nvcc is found: the CUDA library, which
+# ps_cluster/setup/cuda.py compiles and which needs no TensorFlow, and the GPU kernels of the ranker's ops, which call it.
+CUDA_LIBRARY = "ops._rankmixer_cuda"
+GPU_LIBRARIES = {"ops._rankmixer_gpu": OpLibrary("ops/_rankmixer_gpu.so", "ops/rankmixer_cuda/kernels", cuda=True)}
+WITH_CUDA = os.environ.get("PS_CLUSTER_CUDA") == "1"
 # NDEBUG as in TensorFlow's own build: inline code of its headers must be the code its library was built from.
 # no-math-errno: a square root that need not set errno is one vector instruction.
 # fp-contract=off: rounding, and so every bit of a row, does not depend on the vector instructions a processor has.
@@ -192,19 +199,45 @@ class BuildOps(build_ext):
     """
 
     def build_extension(self, ext: Extension) -> None:
-        library = LIBRARIES[ext.name]
-        _install(_built(library, ROOT / "build" / "ops" / Path(library.path).stem), Path(self.build_lib, library.path))
+        path = _library_paths()[ext.name]
+        if ext.name == CUDA_LIBRARY:
+            return _install(_cuda_library(), Path(self.build_lib, path))
+        library = {**LIBRARIES, **GPU_LIBRARIES}[ext.name]
+        return _install(_built(library, ROOT / "build" / "ops" / Path(path).stem), Path(self.build_lib, path))
 
     def copy_extensions_to_source(self) -> None:
-        for library in LIBRARIES.values():
-            _install(Path(self.build_lib, library.path), ROOT / library.path)
+        for path in _library_paths().values():
+            _install(Path(self.build_lib, path), ROOT / path)
 
     def get_ext_filename(self, fullname: str) -> str:
         # Without its package when the package itself is being built.
-        return next(library.path for name, library in LIBRARIES.items() if name.endswith(fullname))
+        return next(path for name, path in _library_paths().items() if name.endswith(fullname))
 
     def get_export_symbols(self, ext: Extension) -> list[str]:
         return []
+
+
+def _library_paths() -> dict[str, str]:
+    """Where the libraries that are to be built go, by their names; what others link with comes before them."""
+    gpu = {CUDA_LIBRARY: "ops/_rankmixer_cuda.so", **{name: of.path for name, of in GPU_LIBRARIES.items()}}
+    return {**{name: library.path for name, library in LIBRARIES.items()}, **(gpu if WITH_CUDA else {})}
+
+
+def _extensions() -> list[Extension]:
+    named = {**LIBRARIES, **(GPU_LIBRARIES if WITH_CUDA else {})}
+    cuda = [Extension(CUDA_LIBRARY, sources=[])] if WITH_CUDA else []
+    return [*cuda, *(Extension(name, sources=of.sources, depends=of.headers) for name, of in named.items())]
+
+
+def _cuda_library() -> Path:
+    """Path of the CUDA library's file, compiled where it does not exist yet."""
+    sys.path.insert(0, str(ROOT))
+    from ps_cluster.setup.cuda import CudaError, build
+
+    try:
+        return build()
+    except CudaError as error:
+        sys.exit(f"ps-cluster: {error}")
 
 
 def _built(library: OpLibrary, kept: Path) -> Path:
@@ -217,8 +250,10 @@ def _built(library: OpLibrary, kept: Path) -> Path:
     if shutil.which(compiler[0]) is None:
         sys.exit(f"ps-cluster: C++ compiler {compiler[0]!r} not found: install g++ or set CXX")
     version = subprocess.run([*compiler, "--version"], check=True, capture_output=True, text=True).stdout
+    cuda = [str(_cuda_library())] if library.cuda else []
     headers = [_digest(name, (ROOT / name).read_bytes()) for name in library.headers]
-    common = _digest(*versions, version, *compiler, *OPS_FLAGS, *ARROW_FLAGS, *headers)
+    # The name of the CUDA library's file tells its content.
+    common = _digest(*versions, version, *compiler, *OPS_FLAGS, *ARROW_FLAGS, *headers, *cuda)
     objects = {}
     for name in sources:
         key = _digest(name, (ROOT / name).read_bytes(), common)
@@ -231,6 +266,7 @@ def _built(library: OpLibrary, kept: Path) -> Path:
     kept.mkdir(parents=True, exist_ok=True)
     compile_flags, link_flags = _tensorflow_flags()
     arrow_compile_flags, arrow_link_flags = _arrow_flags() if library.arrow else ([], [])
+    cuda_link_flags = [*cuda, "-Wl,-rpath,$ORIGIN"] if cuda else []
 
     def compile_unit(name: str) -> bool:
         if objects[name].exists():
@@ -245,7 +281,7 @@ def _built(library: OpLibrary, kept: Path) -> Path:
     if failed:
         sys.exit(f"ps-cluster: {', '.join(failed)} did not compile; the compiler's words are above")
     inputs = [str(objects[name]) for name in sources]
-    if not _build([*compiler, "-shared", *inputs, *link_flags, *arrow_link_flags], target):
+    if not _build([*compiler, "-shared", *inputs, *link_flags, *arrow_link_flags, *cuda_link_flags], target):
         sys.exit("ps-cluster: the op library did not link; the linker's words are above")
     wanted = {target, *objects.values()}
     for path in kept.iterdir():
@@ -336,9 +372,7 @@ if __name__ == "__main__":
         package_data={"ps_cluster": ["examples/*.yaml"]},
         install_requires=REQUIREMENTS,
         extras_require=EXTRAS,
-        ext_modules=[
-            Extension(name, sources=library.sources, depends=library.headers) for name, library in LIBRARIES.items()
-        ],
+        ext_modules=_extensions(),
         cmdclass={"build_ext": BuildOps},
         entry_points={"console_scripts": ["ps-cluster = ps_cluster.__main__:run"]},
         zip_safe=False,

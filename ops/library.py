@@ -10,6 +10,7 @@ _FOLDER = os.path.dirname(os.path.abspath(__file__))
 PATH = os.path.join(_FOLDER, "_ops.so")
 ORC_PATH = os.path.join(_FOLDER, "_orc.so")
 RANKMIXER_PATH = os.path.join(_FOLDER, "_rankmixer.so")
+RANKMIXER_GPU_PATH = os.path.join(_FOLDER, "_rankmixer_gpu.so")
 
 
 @functools.cache
@@ -24,12 +25,23 @@ def load() -> ModuleType:
 
 @functools.cache
 def load_rankmixer() -> ModuleType:
-    """Returns the module with the raw ops of the fused ranker.
+    """Returns the module with the raw ops of the fused ranker, with their GPU kernels where those have been built.
 
     Raises:
-      FileNotFoundError: the library has not been built.
+      FileNotFoundError: the library has not been built, or that of the GPU kernels for another version of TensorFlow.
     """
-    return _load(RANKMIXER_PATH)
+    module = _load(RANKMIXER_PATH)
+    if os.path.exists(RANKMIXER_GPU_PATH):
+        import tensorflow as tf
+
+        try:
+            tf.load_library(RANKMIXER_GPU_PATH)
+        except tf.errors.NotFoundError as error:
+            raise FileNotFoundError(
+                f"{RANKMIXER_GPU_PATH}: GPU kernels do not load beside TensorFlow {tf.__version__} ({error.message}); "
+                "build them again with `make env GPU=1`, or remove the file"
+            ) from error
+    return module
 
 
 @functools.cache

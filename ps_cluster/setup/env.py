@@ -16,6 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+from ps_cluster.setup.cuda import find_nvcc
 from ps_cluster.setup.horovod_wheel import build_wheel, wheel_key
 from ps_cluster.setup.kept import keeping, kept_wheel, only_one, wheels_folder
 from ps_cluster.setup.pins import Pins, read_pins
@@ -28,6 +29,7 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 COMMAND = VENV / "bin" / "ps-cluster"
 LIBRARIES = [ROOT / "ops" / name for name in ("_ops.so", "_orc.so", "_rankmixer.so")]
+GPU_LIBRARIES = [ROOT / "ops" / name for name in ("_rankmixer_cuda.so", "_rankmixer_gpu.so")]
 BUILD = ROOT / "build"
 CONSTRAINTS = BUILD / "constraints.txt"
 LOG = Path("build", "setup.log")
@@ -64,7 +66,7 @@ def _set_up(pins: Pins, gpu: bool) -> None:
     _packages(record, steps, pins, gpu)
     _horovod(record, steps, pins, gpu)
     _movielens(steps, pins)
-    _library(record, steps)
+    _library(record, steps, gpu)
     _command(record, steps, gpu)
     print("set-up is complete" if steps.begun else "set-up is complete: nothing to do", flush=True)
 
@@ -141,15 +143,19 @@ def _movielens(steps: Steps, pins: Pins) -> None:
     return None
 
 
-def _library(record: Record, steps: Steps) -> None:
+def _library(record: Record, steps: Steps, gpu: bool) -> None:
     """The op libraries; setup.py itself knows which of their units have changed."""
-    sources = sorted([*ROOT.glob("ops/**/*.cc"), *ROOT.glob("ops/**/*.h")])
+    cuda = gpu and find_nvcc() is not None
+    sources = sorted(path for ending in ("cc", "h", "cu", "cuh") for path in ROOT.glob(f"ops/**/*.{ending}"))
     named = [part for path in sources for part in (path.relative_to(ROOT).as_posix(), path.read_bytes())]
-    key = digest((ROOT / "setup.py").read_bytes(), os.environ.get("CXX", ""), *named)
-    if record.get("library") == key and all(library.exists() for library in LIBRARIES):
+    key = digest((ROOT / "setup.py").read_bytes(), os.environ.get("CXX", ""), str(cuda), *named)
+    wanted = [*LIBRARIES, *(GPU_LIBRARIES if cuda else [])]
+    if record.get("library") == key and all(library.exists() for library in wanted):
         return steps.skip()
-    steps.begin("op libraries", "compiles what changed")
-    steps.run([str(PYTHON), "setup.py", "--quiet", "build_ext", "--inplace"], cwd=ROOT)
+    with_cuda = ", with those for GPUs" if cuda else ", without those for GPUs: nvcc not found" if gpu else ""
+    steps.begin("op libraries", f"compiles what changed{with_cuda}")
+    command = [str(PYTHON), "setup.py", "--quiet", "build_ext", "--inplace"]
+    steps.run(command, cwd=ROOT, env={**os.environ, "PS_CLUSTER_CUDA": "1" if cuda else "0"})
     record.finished("library", key)
     return None
 
