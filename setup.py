@@ -180,7 +180,8 @@ LIBRARIES = {
     "ops._orc": OpLibrary("ops/_orc.so", "ops/orc", arrow="ops/orc/arrow"),
 }
 # Built with PS_CLUSTER_CUDA=1 only, as `make env GPU=1` sets it where nvcc is found: the CUDA library, which
-# ps_cluster/setup/cuda.py compiles and which needs no TensorFlow, and the GPU kernels of the ranker's ops, which call it.
+# ps_cluster/setup/cuda.py compiles and which needs no TensorFlow, and the GPU kernels of the ranker's ops, which call
+# it. Bazel does not build these.
 CUDA_LIBRARY = "ops._rankmixer_cuda"
 GPU_LIBRARIES = {"ops._rankmixer_gpu": OpLibrary("ops/_rankmixer_gpu.so", "ops/rankmixer_cuda/kernels", cuda=True)}
 WITH_CUDA = os.environ.get("PS_CLUSTER_CUDA") == "1"

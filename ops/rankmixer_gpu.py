@@ -2,7 +2,8 @@
 
 What it computes is said at the registration of the op, `ops/rankmixer/ops/rankmixer_block_ops.cc`. Addresses are device
 addresses of dense row-major arrays, such as `tensor.data_ptr()` of torch or `array.data.ptr` of cupy; a stream is
-`torch.cuda.current_stream().cuda_stream` or 0. Calls only put work on the stream: memory must stay alive until it is done.
+`torch.cuda.current_stream().cuda_stream` or 0. Calls only put work on the stream: memory must stay alive until that is
+done.
 
     block = CudaBlock()
     problem = BlockProblem(batch=512, tokens=16, dim=128, hidden=512, dtype="bfloat16")
@@ -107,7 +108,9 @@ class CudaBlock:
     def __init__(self, path: str = PATH) -> None:
         """Loads the library; raises FileNotFoundError where it has not been built."""
         if not os.path.exists(path):
-            raise FileNotFoundError(f"{path}: CUDA library not built; build it with `make env GPU=1` where nvcc is found")
+            raise FileNotFoundError(
+                f"{path}: CUDA library not built; build it with `make env GPU=1` where nvcc is found"
+            )
         library = ctypes.CDLL(path)
         pointer, int32, int64 = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
         problem, pointers = ctypes.POINTER(_Problem), ctypes.POINTER(_Pointers)

@@ -44,7 +44,8 @@ int check_call(const Problem& problem, const int64_t* seed, const void* kept_inn
   if (needed_bytes < 0) return static_cast<int>(needed_bytes);
   if (problem.batch > 0 && (kept_inner == nullptr) != (kept_sum == nullptr)) return kHalfKept;
   if (problem.dropout > 0 && problem.batch > 0 && seed == nullptr) return kNoSeed;
-  if (workspace_bytes < needed_bytes || (workspace == nullptr && needed_bytes > 0)) return kBadWorkspace;
+  if (needed_bytes == 0) return 0;
+  if (workspace_bytes < needed_bytes || workspace == nullptr) return kBadWorkspace;
   return aligned(workspace, 256) ? 0 : kMisaligned;
 }
 

@@ -175,28 +175,34 @@ __global__ void __launch_bounds__(kThreads, 2)
   const int64_t token = blockIdx.z;
   const T* data_a = a.data + token * a.token_stride;
   const T* data_b = b.data + token * b.token_stride;
-  const auto tile_a = [&](int64_t step) {
-    return reinterpret_cast<T*>(shared + step % kStages * kStageBytes<T, dense_a, dense_b>);
+  const auto tile_a = [&](int stage) {
+    return reinterpret_cast<T*>(shared + stage * kStageBytes<T, dense_a, dense_b>);
   };
-  const auto tile_b = [&](int64_t step) { return tile_a(step) + TileA::kBytes / sizeof(T); };
+  const auto tile_b = [&](int stage) { return tile_a(stage) + TileA::kBytes / sizeof(T); };
 
-  const int64_t steps = blocks_for(shape.summed, kTileSummed<T>);
-  const auto start = [&](int64_t step) {
-    if (step < steps) {
-      TileA::copy(a, data_a, rows, step * kTileSummed<T>, shape.summed, tile_a(step));
-      TileB::copy(b, data_b, columns, step * kTileSummed<T>, shape.summed, tile_b(step));
+  const int steps = static_cast<int>(blocks_for(shape.summed, kTileSummed<T>));
+  int started = 0, filled = 0;  // steps whose copies were started; the stage of the next one's
+  const auto start = [&] {
+    if (started < steps) {
+      const int64_t k = static_cast<int64_t>(started) * kTileSummed<T>;
+      TileA::copy(a, data_a, rows, k, shape.summed, tile_a(filled));
+      TileB::copy(b, data_b, columns, k, shape.summed, tile_b(filled));
     }
     commit_copies();  // a group per step, empty or not, so that their number tells the step
+    ++started;
+    filled = filled == kStages - 1 ? 0 : filled + 1;
   };
   Accumulators sums = {};
-#pragma unroll
-  for (int step = 0; step < kStages - 1; ++step) start(step);
-  for (int64_t step = 0; step < steps; ++step) {
+  for (int i = 0; i < kStages - 1; ++i) start();
+  int stage = 0;
+#pragma unroll 1
+  for (int step = 0; step < steps; ++step) {
     wait_for_copies<kStages - 2>();
     // All threads' copies of this step are there, and all have done with the step before, whose stage is filled next.
     __syncthreads();
-    start(step + kStages - 1);
-    multiply_tiles<T, dense_a, dense_b, precision>(tile_a(step), tile_b(step), &sums);
+    start();
+    multiply_tiles<T, dense_a, dense_b, precision>(tile_a(stage), tile_b(stage), &sums);
+    stage = stage == kStages - 1 ? 0 : stage + 1;
   }
   wait_for_copies<0>();
   hand_over(token, rows, columns, sums, reinterpret_cast<float*>(shared), epilogue);

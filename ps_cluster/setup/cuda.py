@@ -25,7 +25,15 @@ TARGET = ROOT / "ops" / "_rankmixer_cuda.so"
 ARCHITECTURES = ("arch=compute_80,code=sm_80", "arch=compute_90,code=sm_90", "arch=compute_90,code=compute_90")
 FLAGS = ["-std=c++17", "-O3", "-Xcompiler", "-fPIC,-Wall"]
 # The CUDA runtime is inside and seen by nobody else: TensorFlow or torch beside it bring their own.
-LINK_FLAGS = ["-shared", "-cudart", "static", "-Xlinker", "--exclude-libs,ALL", "-Xlinker", "-soname,_rankmixer_cuda.so"]
+LINK_FLAGS = [
+    "-shared",
+    "-cudart",
+    "static",
+    "-Xlinker",
+    "--exclude-libs,ALL",
+    "-Xlinker",
+    "-soname,_rankmixer_cuda.so",
+]
 JOBS = 2
 
 

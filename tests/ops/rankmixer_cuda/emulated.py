@@ -6,10 +6,11 @@ import ctypes
 import functools
 import hashlib
 import os
+import shutil
 import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -29,18 +30,26 @@ GUARD = 512
 
 
 def build() -> Path:
-    """Path of the library; compiled once for each content of the sources."""
-    units = [*sorted(SOURCES.glob("*.cu")), *sorted(EMULATOR.glob("*.cc"))]
+    """Path of the library of the block."""
+    return _built("rankmixer", [*sorted(SOURCES.glob("*.cu")), *sorted(EMULATOR.glob("*.cc"))])
+
+
+def build_with(unit: Path) -> Path:
+    """Path of a library of one unit and the emulator."""
+    return _built(unit.stem, [unit, *sorted(EMULATOR.glob("*.cc"))])
+
+
+def _built(name: str, units: list[Path]) -> Path:
+    """A library, compiled once for each content of the sources."""
     compiler = os.environ.get("CXX") or "g++"
     state = hashlib.sha256(repr([compiler, FLAGS]).encode())
-    for path in sorted([*SOURCES.glob("*.cu*"), *SOURCES.glob("*.h"), *EMULATOR.iterdir()]):
+    for path in sorted({*units, *SOURCES.glob("*.cu*"), *SOURCES.glob("*.h"), *EMULATOR.iterdir()}):
         state.update(path.name.encode() + b"\0" + path.read_bytes())
-    target = KEPT / f"rankmixer.{state.hexdigest()[:16]}.so"
+    target = KEPT / f"{name}.{state.hexdigest()[:16]}.so"
     if target.exists():
         return target
-    KEPT.mkdir(parents=True, exist_ok=True)
     part = KEPT / f"{target.name}.{os.getpid()}"
-    part.mkdir(exist_ok=True)
+    part.mkdir(parents=True, exist_ok=True)
 
     def compile_unit(unit: Path) -> Path:
         made = part / f"{unit.name}.o"
@@ -52,12 +61,10 @@ def build() -> Path:
         objects = [str(path) for path in pool.map(compile_unit, units)]
     made = part / target.name
     subprocess.run([compiler, "-shared", "-Wl,--no-undefined", *objects, "-o", str(made)], check=True)
-    for old in KEPT.glob("rankmixer.*.so"):
+    for old in KEPT.glob(f"{name}.*.so"):
         old.unlink(missing_ok=True)
     made.rename(target)
-    for path in part.iterdir():
-        path.unlink()
-    part.rmdir()
+    shutil.rmtree(part)
     return target
 
 
@@ -185,14 +192,17 @@ def random_block(problem: BlockProblem, seed: int) -> tuple[Array, Array, BlockA
     return normal(*shape), normal(*shape, mean=0.3), weights
 
 
-def error(found: Array, wanted: Array) -> float:
-    """Largest error, of the root mean square of what was wanted; NaN counts as infinite."""
+class Error(NamedTuple):
+    """How far an array is from what was wanted, in units of that one's root mean square; NaN counts as infinite."""
+
+    typical: float  # root mean square
+    worst: float
+
+
+def error(found: Array, wanted: Array) -> Error:
+    assert found.shape == wanted.shape
     if wanted.size == 0:
-        return 0.0
-    scale = np.sqrt(np.mean(wanted**2)) or 1.0
-    worst = np.max(np.abs(found.astype(np.float64) - wanted)) / scale
-    return float("inf") if np.isnan(worst) else float(worst)
-
-
-if __name__ == "__main__":
-    sys.exit(print(build()))
+        return Error(0.0, 0.0)
+    scale = float(np.sqrt(np.mean(wanted**2))) or 1.0
+    difference = np.nan_to_num(np.abs(found.astype(np.float64) - wanted) / scale, nan=np.inf)
+    return Error(float(np.sqrt(np.mean(difference**2))), float(np.max(difference)))
