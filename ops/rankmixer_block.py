@@ -85,3 +85,8 @@ def _gradient(op: Any, dy: tf.Tensor, *_: Any) -> list[tf.Tensor | None]:
         dy, *inputs, seed, *op.outputs[1:], **{name: op.get_attr(name) for name in _SETTINGS}
     )
     return [*gradients, None]
+
+
+@tf.RegisterGradient("PsClusterRankmixerBlockGrad")
+def _second_gradient(*_: Any) -> list[tf.Tensor | None]:
+    raise NotImplementedError("the fused RankMixer block has no second derivative; use the composed block for one")

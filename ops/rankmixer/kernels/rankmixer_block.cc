@@ -1,0 +1,54 @@
+// The block on the CPU.
+#include "ops/rankmixer/block/forward.h"
+#include "ops/rankmixer/kernels/block_arguments.h"
+#include "ops/rankmixer/kernels/pool_executor.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace ps_cluster {
+namespace {
+
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+
+class RankmixerBlock : public tensorflow::OpKernel {
+ public:
+  explicit RankmixerBlock(OpKernelConstruction* context) : OpKernel(context) {
+    OP_REQUIRES_OK(context, ReadAttributes(context, &spec_));
+    OP_REQUIRES_OK(context, context->GetAttr("keep", &keep_));
+  }
+
+  void Compute(OpKernelContext* context) override {
+    rankmixer::BlockSpec spec = spec_;
+    const rankmixer::Kernels& kernels = rankmixer::ChosenKernels();
+    BlockArguments arguments;
+    OP_REQUIRES_OK(context, arguments.Read(context, 0, kernels, &spec));
+    const TensorShape nothing({0, 0, 0});
+    Tensor *y, *inner, *sum;
+    OP_REQUIRES_OK(context, context->allocate_output(0, context->input(0).shape(), &y));
+    OP_REQUIRES_OK(context, context->allocate_output(
+                                1, keep_ ? TensorShape({spec.tokens, spec.batch, spec.inner}) : nothing, &inner));
+    OP_REQUIRES_OK(context, context->allocate_output(
+                                2, keep_ ? TensorShape({spec.tokens, spec.batch, spec.dim}) : nothing, &sum));
+    Tensor scales;
+    OP_REQUIRES_OK(context, context->allocate_temp(tensorflow::DT_FLOAT, {rankmixer::ScalesSize(spec)}, &scales));
+    rankmixer::Forward(spec, arguments.inputs(), {DataOf(y), DataOf(inner), DataOf(sum)}, kernels,
+                       PoolExecutor(context), scales.flat<float>().data());
+  }
+
+ private:
+  rankmixer::BlockSpec spec_;
+  bool keep_;
+};
+
+#define REGISTER(type)                                                                                  \
+  REGISTER_KERNEL_BUILDER(                                                                              \
+      Name("PsClusterRankmixerBlock").Device(tensorflow::DEVICE_CPU).TypeConstraint<type>("T"), RankmixerBlock)
+REGISTER(float);
+REGISTER(tensorflow::bfloat16);
+REGISTER(Eigen::half);
+#undef REGISTER
+
+}  // namespace
+}  // namespace ps_cluster
