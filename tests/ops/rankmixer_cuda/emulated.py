@@ -125,7 +125,7 @@ def run_forward(
     y = memory.empty(x.shape, dtype)
     inner = memory.empty((problem.tokens, problem.batch, problem.inner) if keep else (0,), dtype)
     total = memory.empty((problem.tokens, problem.batch, problem.dim) if keep else (0,), dtype)
-    scratch = memory.empty((block.forward_bytes(problem, keep=keep),), np.uint8, 0)
+    scratch = memory.empty((block.forward_bytes(problem, keep=keep),), np.uint8, 16)
     block.forward(
         problem,
         _address(inputs),
@@ -153,7 +153,7 @@ def run_backward(
     grads, inputs, weights = memory.put(dy, dtype), memory.put(x, dtype), [memory.put(array, dtype) for array in w]
     kept_inner, kept_sum = (memory.put(kept.inner, dtype), memory.put(kept.sum, dtype)) if kept else (None, None)
     dx, dw = memory.empty(x.shape, dtype), [memory.empty(array.shape, dtype) for array in w]
-    scratch = memory.empty((block.backward_bytes(problem, keep=kept is not None),), np.uint8, 0)
+    scratch = memory.empty((block.backward_bytes(problem, keep=kept is not None),), np.uint8, 16)
     block.backward(
         problem,
         _address(grads),
