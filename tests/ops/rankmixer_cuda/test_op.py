@@ -13,6 +13,7 @@ import pytest
 
 from ops.rankmixer_gpu import NORMS, BlockProblem
 from tests.ops.rankmixer_cuda import emulated, reference
+from tests.ops.rankmixer_cuda.cases import error, random_block
 from tests.ops.rankmixer_cuda.reference import Array
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -42,7 +43,7 @@ def test_op_and_gradient_agree_with_float64_and_name_a_wrong_input(
     library: Path, tmp_path: Path, norm: str, keep: bool
 ) -> None:
     problem = BlockProblem(7, 4, 32, 48, norm=norm, activation="swiglu", dropout=0.25)
-    dy, x, weights = emulated.random_block(problem, 1)
+    dy, x, weights = random_block(problem, 1)
     seed = np.array([5, 6], np.int64)
     names = ["dy", "x", *weights._fields]
     arrays = {name: array.astype(np.float32) for name, array in zip(names, [dy, x, *weights])}
@@ -59,7 +60,7 @@ def test_op_and_gradient_agree_with_float64_and_name_a_wrong_input(
     found = [y, *([inner, total] if keep else []), *gradients]
     assert len(found) == len(wanted)
     for one, other in zip(found, wanted):
-        assert emulated.error(one, other).worst < 2e-5
+        assert error(one, other).worst < 2e-5
     assert keep or (inner.shape, total.shape) == ((0, 0, 0), (0, 0, 0))
     # The seed's shape is looked at as well, since something is dropped.
     assert refused.all()
