@@ -18,6 +18,7 @@ from models.deepfm import DeepFM
 from models.features import Features
 from models.inputs import InputSpec
 from models.rankmixer import RankMixer
+from models.sparsity import SparsityControl, TrainingCall
 
 
 class Ranker(tf_keras.Model):
@@ -38,6 +39,18 @@ class Ranker(tf_keras.Model):
     def call(self, values: Mapping[str, Any], training: Any = None) -> tf.Tensor:
         return self.body(self.features(values), training=training)
 
+    def training_call(self, values: Mapping[str, Any]) -> TrainingCall:
+        """As a call with `training`, and all else that a step of training needs."""
+        matrices = self.features(values)
+        if isinstance(self.body, RankMixer):
+            return self.body.training_call(matrices)
+        return TrainingCall(self.body(matrices, training=True))
+
+    @property
+    def sparsity(self) -> SparsityControl | None:
+        """What holds the share of active experts; None without experts."""
+        return self.body.sparsity if isinstance(self.body, RankMixer) else None
+
     def get_config(self) -> dict[str, Any]:
         return json.loads(self._description)
 
@@ -51,7 +64,9 @@ class Ranker(tf_keras.Model):
         )
 
 
-def build_model(config: ModelConfig, inputs: Sequence[InputSpec], seed: int, dropout_stream: int = 0) -> Ranker:
+def build_model(
+    config: ModelConfig, inputs: Sequence[InputSpec], seed: int, dropout_stream: int = 0, *, fused: bool = False
+) -> Ranker:
     """The model that `config` describes, with all its weights.
 
     Args:
@@ -59,6 +74,8 @@ def build_model(config: ModelConfig, inputs: Sequence[InputSpec], seed: int, dro
         inputs: What the model will be called with. Their order matters to RankMixer without `groups`.
         seed: Initial values of the weights depend on it, on a weight's name and on nothing else.
         dropout_stream: Number of the worker: those of one job have equal weights, different masks.
+        fused: Whether RankMixer's blocks are the fused op (`models.fused.choose`): a model that is to be exported, or
+            to run without the op library, is built without it.
 
     Raises:
         ValueError: Configuration and inputs do not fit; the message holds every line of `check_model`.
@@ -79,27 +96,17 @@ def build_model(config: ModelConfig, inputs: Sequence[InputSpec], seed: int, dro
         "seed": seed,
         "dropout_stream": dropout_stream,
     }
-    return Ranker(features, _body(config, inputs, seed, dropout_stream), description, name=config.name)
+    return Ranker(features, _body(config, inputs, seed, dropout_stream, fused), description, name=config.name)
 
 
-def _body(config: ModelConfig, inputs: Sequence[InputSpec], seed: int, stream: int) -> RankMixer | DeepFM | DCN:
+def _body(
+    config: ModelConfig, inputs: Sequence[InputSpec], seed: int, stream: int, fused: bool
+) -> RankMixer | DeepFM | DCN:
     widths = [spec.dim for spec in inputs]
     if isinstance(config, RankMixerConfig):
         index = {spec.name: position for position, spec in enumerate(inputs)}
         groups = None if config.groups is None else [[index[name] for name in g] for g in config.groups]
-        return RankMixer(
-            widths,
-            tokens=config.tokens,
-            dim=config.dim,
-            layers=config.layers,
-            expansion=config.expansion,
-            gelu=config.gelu,
-            epsilon=config.epsilon,
-            dropout=config.dropout,
-            groups=groups,
-            seed=seed,
-            stream=stream,
-        )
+        return RankMixer(widths, config, groups, fused=fused, seed=seed, stream=stream)
     if isinstance(config, DeepFMConfig):
         return DeepFM(
             inputs,

@@ -24,6 +24,7 @@ def _check_rankmixer(config: RankMixerConfig, inputs: Sequence[InputSpec]) -> li
     problems = []
     if config.dim % config.tokens:
         problems.append(f"tokens: expected a divisor of dim {config.dim}, found {config.tokens}")
+    problems += _check_networks(config)
     if config.groups is None:
         width = sum(spec.dim for spec in inputs)
         if inputs and width < config.tokens:
@@ -45,4 +46,27 @@ def _check_rankmixer(config: RankMixerConfig, inputs: Sequence[InputSpec]) -> li
     left_out = [spec.name for spec in inputs if spec.name not in grouped]
     if left_out:
         problems.append(f"groups: expected every feature in at least one group, found none with {', '.join(left_out)}")
+    return problems
+
+
+def _check_networks(config: RankMixerConfig) -> list[str]:
+    problems = []
+    if config.activation == "swiglu" and config.gelu != "exact":
+        problems.append(f"gelu: expected no kind of GELU beside activation: swiglu, found {config.gelu!r}")
+    experts = config.experts
+    if experts is None:
+        return problems
+    width = config.expansion * config.dim
+    if experts.hidden is None and width % experts.count:
+        problems.append(
+            f"experts.count: expected a divisor of {width}, the width of the network, or experts.hidden, "
+            f"found {experts.count}"
+        )
+    if experts.target_active * experts.count < 1:
+        problems.append(
+            f"experts.target_active: expected at least one of {experts.count} experts, {1 / experts.count:.3g}, found "
+            f"{experts.target_active}"
+        )
+    if config.fused == "on":
+        problems.append("fused: expected 'auto' or 'off' beside experts, found 'on'")
     return problems

@@ -39,7 +39,10 @@ class Dropout(tf_keras.layers.Layer):
     def call(self, values: tf.Tensor, training: Any = None) -> tf.Tensor:
         if self.calls is None or not training:
             return values
+        return tf.nn.experimental.stateless_dropout(values, self.rate, seed=self.next_seed(), rng_alg="philox")
+
+    def next_seed(self) -> tf.Tensor:
+        """Counts a training call; the layer's key and the number of the call, int64 `[2]`. Only with a rate above 0."""
+        assert self.calls is not None
         call = self.calls.assign_add(tf.constant(1, tf.int64))
-        return tf.nn.experimental.stateless_dropout(
-            values, self.rate, seed=tf.stack([tf.constant(self._key, tf.int64), call]), rng_alg="philox"
-        )
+        return tf.stack([tf.constant(self._key, tf.int64), call])

@@ -1,149 +1,130 @@
 """RankMixer (arXiv 2507.15551): tokens mix by a fixed permutation, then each has a network of its own.
 
 The paper leaves open, and here is chosen: LayerNorm's scale and shift are shared by the tokens and its
-epsilon is 1e-6, GELU is exact (both are options), weights start Glorot-uniform per token, biases at 0.
+epsilon is 1e-6, GELU is exact (both are options), weights start Glorot-uniform per token, biases at 0. With `pre_rms`
+the last block's tokens are normed once more before their mean is taken, since nothing else bounds them.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 import tf_keras
 
-from models.dropout import Dropout
+from models.block_ops import rms_norm
+from models.config import RankMixerConfig
+from models.experts import ExpertsBlock
 from models.head import ClickHead
-from models.initial import add_weight, glorot, ones, zeros
+from models.initial import add_weight, ones
+from models.rankmixer_block import RankMixerBlock
+from models.sparsity import SparsityControl, TrainingCall, count_active
 from models.tokenizer import Tokenizer
+from ops.rankmixer_block import BlockOptions
 
 
-def mix(tokens: tf.Tensor) -> tf.Tensor:
-    """Multi-head token mixing: `[batch, T, D]` to `[batch, T, D]`, D a multiple of T.
-
-    Every token is cut into H = T heads; new token h is head h of all old tokens, in order. Without
-    parameters, and its own
-    inverse, so also its own gradient:
-
-        T = 2, D = 4:   a b c d   ->   a b e f
-                        e f g h        c d g h
-    """
-    count, dim = tokens.shape[1], tokens.shape[2]
-    heads = tf.reshape(tokens, [-1, count, count, dim // count])
-    return tf.reshape(tf.transpose(heads, [0, 2, 1, 3]), [-1, count, dim])
-
-
-def layer_norm(values: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, epsilon: float) -> tf.Tensor:
-    """`gamma * (x - mean) / sqrt(variance + epsilon) + beta` over the last axis, with the biased variance."""
-    centred = values - tf.reduce_mean(values, axis=-1, keepdims=True)
-    variance = tf.reduce_mean(tf.square(centred), axis=-1, keepdims=True)
-    return centred * tf.math.rsqrt(variance + epsilon) * gamma + beta
-
-
-def gelu(values: tf.Tensor, kind: str) -> tf.Tensor:
-    """GELU, `exact` by the error function or `tanh` by its approximation (arXiv 1606.08415).
-
-    Not `tf.nn.gelu`: its constants have float32 precision for float64 values too.
-    """
-    if kind == "exact":
-        return 0.5 * values * (1.0 + tf.math.erf(values * math.sqrt(0.5)))
-    cubic = values + 0.044715 * values * values * values
-    return 0.5 * values * (1.0 + tf.tanh(math.sqrt(2.0 / math.pi) * cubic))
-
-
-class RankMixerBlock(tf_keras.layers.Layer):
-    """One block, post-LN: `S = LN(mix(X) + X)`, result `LN(FFN(S) + S)`; `[batch, T, D]` to the same.
-
-    FFN of token t: `GELU(s W1_t + b1_t) W2_t + b2_t`, hidden width F = `expansion` · D; dropout on the hidden
-    units.
-
-    Weights in this order, which checkpoints and any other implementation of `call` rely on: gamma1 `[D]`,
-    beta1 `[D]`, w1 `[T, D, F]`, b1 `[T, F]`, w2 `[T, F, D]`, b2 `[T, D]`, gamma2 `[D]`, beta2 `[D]`.
-    """
-
-    def __init__(
-        self,
-        tokens: int,
-        dim: int,
-        *,
-        expansion: int = 4,
-        gelu: str = "exact",
-        epsilon: float = 1e-6,
-        dropout: float = 0.0,
-        seed: int,
-        stream: int = 0,
-        name: str,
-        dtype: str = "float32",
-    ) -> None:
-        if dim % tokens:
-            raise ValueError(f"{name}: expected a number of tokens that divides dim {dim}, found {tokens}")
-        super().__init__(name=name, dtype=dtype)
-        hidden = expansion * dim
-        self.gelu = gelu
-        self.epsilon = epsilon
-        self.gamma1 = add_weight(self, "gamma1", (dim,), ones, seed)
-        self.beta1 = add_weight(self, "beta1", (dim,), zeros, seed)
-        self.w1 = add_weight(self, "w1", (tokens, dim, hidden), glorot(dim, hidden), seed)
-        self.b1 = add_weight(self, "b1", (tokens, hidden), zeros, seed)
-        self.w2 = add_weight(self, "w2", (tokens, hidden, dim), glorot(hidden, dim), seed)
-        self.b2 = add_weight(self, "b2", (tokens, dim), zeros, seed)
-        self.gamma2 = add_weight(self, "gamma2", (dim,), ones, seed)
-        self.beta2 = add_weight(self, "beta2", (dim,), zeros, seed)
-        self.dropout = Dropout(dropout, seed=seed, stream=stream, name=f"{name}/dropout")
-        self.built = True
-
-    def call(self, tokens: tf.Tensor, training: Any = None) -> tf.Tensor:
-        mixed = layer_norm(mix(tokens) + tokens, self.gamma1, self.beta1, self.epsilon)
-        # Tokens first: the tokens' networks are then one batched product, the fastest of the composed forms.
-        mixed = tf.transpose(mixed, [1, 0, 2])
-        hidden = tf.matmul(mixed, self.w1) + self.b1[:, tf.newaxis, :]
-        hidden = self.dropout(gelu(hidden, self.gelu), training=training)
-        output = tf.matmul(hidden, self.w2) + self.b2[:, tf.newaxis, :]
-        result = layer_norm(output + mixed, self.gamma2, self.beta2, self.epsilon)
-        return tf.transpose(result, [1, 0, 2])
+def block_options(config: RankMixerConfig) -> BlockOptions:
+    """What the blocks of a configuration compute."""
+    tanh = config.activation == "gelu" and config.gelu == "tanh"
+    return BlockOptions(
+        norm=config.norm,
+        activation="gelu_tanh" if tanh else config.activation,
+        epsilon=config.epsilon,
+        dropout=config.dropout,
+    )
 
 
 class RankMixer(tf_keras.layers.Layer):
-    """Tokeniser, blocks, mean of tokens, head: matrices `[batch, widths[i]]` to logits `[batch, 1]`."""
+    """Tokeniser, blocks, mean of tokens, head: matrices `[batch, widths[i]]` to logits float32 `[batch, 1]`.
+
+    Between tokeniser and mean the tokens are of the configured precision; weights are float32 in any case.
+    """
 
     def __init__(
         self,
         widths: Sequence[int],
-        *,
-        tokens: int,
-        dim: int,
-        layers: int,
-        expansion: int,
-        gelu: str,
-        epsilon: float,
-        dropout: float,
+        config: RankMixerConfig,
         groups: Sequence[Sequence[int]] | None,
+        *,
+        fused: bool = False,
         seed: int,
         stream: int = 0,
         name: str = "rankmixer",
     ) -> None:
+        """`groups`: as `config.groups`, but indices into `widths`."""
         super().__init__(name=name)
+        tokens, dim, options = config.tokens, config.dim, block_options(config)
+        self.precision = config.precision
+        self.epsilon = config.epsilon
         self.tokenizer = Tokenizer(widths, tokens, dim, groups, seed=seed, name=f"{name}/tokenizer")
-        self.blocks = [
-            RankMixerBlock(
-                tokens,
-                dim,
-                expansion=expansion,
-                gelu=gelu,
-                epsilon=epsilon,
-                dropout=dropout,
-                seed=seed,
-                stream=stream,
-                name=f"{name}/block_{index}",
+        self.sparsity = None
+        self.both_paths = False
+        if config.experts is None:
+            self.blocks = [
+                RankMixerBlock(
+                    tokens,
+                    dim,
+                    expansion=config.expansion,
+                    options=options,
+                    fused=fused,
+                    seed=seed,
+                    stream=stream,
+                    name=f"{name}/block_{index}",
+                )
+                for index in range(config.layers)
+            ]
+        else:
+            experts = config.experts
+            self.both_paths = experts.dense_training
+            self.blocks = [
+                ExpertsBlock(
+                    tokens,
+                    dim,
+                    experts=experts.count,
+                    hidden=config.expert_hidden,
+                    dense_router=experts.dense_training,
+                    options=options,
+                    seed=seed,
+                    stream=stream,
+                    name=f"{name}/block_{index}",
+                )
+                for index in range(config.layers)
+            ]
+            self.sparsity = SparsityControl(
+                experts.target_active, experts.penalty_start, experts.penalty_factor, name=f"{name}/sparsity"
             )
-            for index in range(layers)
-        ]
+        self.final_gamma = add_weight(self, "final_gamma", (dim,), ones, seed) if config.norm == "pre_rms" else None
         self.head = ClickHead(dim, seed=seed, name=f"{name}/click")
         self.built = True
 
     def call(self, matrices: Sequence[tf.Tensor], training: Any = None) -> tf.Tensor:
-        tokens = self.tokenizer(matrices)
+        return self.training_call(matrices).logits[:, :1] if training else self._pass(matrices, False, False)[0]
+
+    def training_call(self, matrices: Sequence[tf.Tensor]) -> TrainingCall:
+        """With a dense router the logits' second column are those by its gates."""
+        logits, gates = self._pass(matrices, True, self.both_paths)
+        if self.both_paths:
+            logits = tf.concat(tf.split(logits, 2, axis=0), axis=1)
+        if self.sparsity is None:
+            return TrainingCall(logits)
+        return TrainingCall(logits, self.sparsity.penalty(gates), count_active(gates))
+
+    def _pass(
+        self, matrices: Sequence[tf.Tensor], training: bool, both_paths: bool
+    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        """Logits, and the gates of each block with experts. With `both_paths` there are twice as many rows."""
+        tokens = tf.cast(self.tokenizer(matrices), self.precision)
+        if both_paths:
+            tokens = tf.concat([tokens, tokens], axis=0)
+        gates = []
         for block in self.blocks:
-            tokens = block(tokens, training=training)
-        return self.head(tf.reduce_mean(tokens, axis=1))
+            if isinstance(block, ExpertsBlock):
+                tokens, of_block = block(tokens, training=training, both_paths=both_paths)
+                gates.append(of_block)
+            else:
+                tokens = block(tokens, training=training)
+        tokens = tf.cast(tokens, tf.float32)
+        if self.final_gamma is not None:
+            tokens = rms_norm(tokens, self.final_gamma, self.epsilon)
+        return self.head(tf.reduce_mean(tokens, axis=1)), gates

@@ -37,6 +37,8 @@ def start(
     pruned: Mapping[str, int] | None = None,
     files_lost: Sequence[str] | None = None,
     sampling: Mapping[str, Any] | None = None,
+    block: str | None = None,
+    peak_flops: float | None = None,
 ) -> Event:
     """Training begins.
 
@@ -47,7 +49,8 @@ def start(
     have to meet. pruned: of the files, stripes, row groups and rows of the training data, how many there are and how
     many are left by what the files say of them, as `data.read.pruning.Pruned`. files_lost: what is wrong with each file
     that is left out.
-    sampling: rates by which the training rows are sampled (`ps_cluster.job.sampling`).
+    sampling: rates by which the training rows are sampled (`ps_cluster.job.sampling`). block: how the model's blocks
+    are computed, for a person. peak_flops: floating-point operations per second that all workers' devices can do.
     """
     return _event("start", locals(), keep=("steps_total",))
 
@@ -61,12 +64,16 @@ def step(
     rows: int,
     auc: float | None = None,
     learning_rate_factor: float | None = None,
+    mfu: float | None = None,
+    experts: Mapping[str, Any] | None = None,
 ) -> Event:
     """`step` steps are done.
 
     epoch: pass over the training data, from 1. rows: rows seen since training began, over all epochs. loss,
     auc, samples_per_second: of the window of steps since the step event before. auc: None (kept as null) when
-    the window has one class only. learning_rate_factor: of the schedule, in this step.
+    the window has one class only. learning_rate_factor: of the schedule, in this step. mfu: share of `peak_flops` that
+    the model's own operations were, over the window. experts: `ps_cluster.train.expert_shares.ExpertShares`, of a model
+    with experts.
     """
     return _event("step", locals(), keep=("auc",))
 
@@ -149,9 +156,16 @@ def exported(*, path: str, size_bytes: int | None = None) -> Event:
     return _event("exported", locals())
 
 
-def done(*, seconds: float, samples_per_second: float | None = None, steps: int | None = None) -> Event:
-    """The run has ended well. seconds: whole run; samples_per_second: mean over training without start-up and
-    evaluation."""
+def done(
+    *,
+    seconds: float,
+    samples_per_second: float | None = None,
+    steps: int | None = None,
+    mfu: float | None = None,
+    flops_per_row: float | None = None,
+) -> Event:
+    """The run has ended well. seconds: whole run; samples_per_second, mfu: means over training without start-up and
+    evaluation; flops_per_row: the model's operations for a row of training, lists at their mean length."""
     return _event("done", locals())
 
 

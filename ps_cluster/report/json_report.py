@@ -61,6 +61,19 @@ class TableReport(BaseModel):
     statistics: TableStatistics | None = Field(None, description="What the table counted; null: it does not count.")
 
 
+class ExpertsReport(BaseModel):
+    """How much the experts were used in the last window of steps; shares are of rows with a gate above 0."""
+
+    active: float = Field(description="Share of all experts, over layers and tokens.")
+    target: float = Field(description="`model.experts.target_active`.")
+    penalty: float = Field(description="λ, the weight of the mean gate in the loss, after the last step.")
+    layers: list[tuple[float, float, float]] = Field(
+        description="By layer: share of the least used expert of any token, mean, share of the most used one."
+    )
+    idle: int = Field(description="Experts (of a token in a layer) that were active in no row.")
+    experts: int = Field(description="Experts of all tokens and layers.")
+
+
 class ReadingReport(BaseModel):
     """What was wrong with the samples that were read."""
 
@@ -82,6 +95,7 @@ class Report(BaseModel):
     seed: int | None = Field(None, description="`training.seed` of the job.")
     data: str | None = Field(None, description="The training data in words.")
     model: str | None = Field(None, description="The model in words.")
+    block: str | None = Field(None, description="How RankMixer's blocks were computed; null: another model.")
     ps: int | None = Field(None, description="Number of PS processes; 0: tables inside the worker.")
     workers: int | None = Field(None, description="Number of workers.")
     batch_size: int | None = Field(None, description="Rows per worker and step.")
@@ -105,6 +119,16 @@ class Report(BaseModel):
     samples_per_second: float | None = Field(
         None, description="Rows of all workers per second of training, without start-up and evaluation."
     )
+    mfu: float | None = Field(
+        None, description="Model FLOPs utilisation: `samples_per_second` · `flops_per_row` / `peak_flops`."
+    )
+    flops_per_row: float | None = Field(
+        None, description="Operations for a row of training, lists at their mean length (`models/flops.py`)."
+    )
+    peak_flops: float | None = Field(
+        None, description="Operations per second of a large matrix product on all workers' devices, before training."
+    )
+    experts: ExpertsReport | None = Field(None, description="Use of the experts; null: the model has none.")
     loss: float | None = Field(None, description="Mean training loss of the last window of steps.")
     train_auc: float | None = Field(None, description="Training AUC (from a histogram) of that window.")
     auc: float | None = Field(None, description="Exact AUC on the test rows of all workers.")
@@ -138,6 +162,8 @@ def report_of(events: Iterable[Mapping[str, Any]]) -> Report:
     same = ("job", "seed", "data", "model", "ps", "workers", "batch_size", "epochs", "dense_parameters", "sampling")
     figures = {
         **{name: start.get(name) for name in same},
+        "block": start.get("block"),
+        "peak_flops": start.get("peak_flops"),
         "where": start.get("where"),
         "pruned": start.get("pruned"),
         "reading": {
@@ -147,6 +173,9 @@ def report_of(events: Iterable[Mapping[str, Any]]) -> Report:
         "steps": done.get("steps", step.get("step")),
         "seconds": done.get("seconds"),
         "samples_per_second": done.get("samples_per_second"),
+        "mfu": done.get("mfu"),
+        "flops_per_row": done.get("flops_per_row"),
+        "experts": step.get("experts"),
         "loss": step.get("loss"),
         "train_auc": step.get("auc"),
         "auc": test.get("auc"),

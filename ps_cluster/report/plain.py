@@ -8,7 +8,7 @@ from typing import TextIO
 
 from ps_cluster.report.status import Status
 from ps_cluster.report.summary import Block
-from ps_cluster.report.text import count, duration, figure
+from ps_cluster.report.text import count, duration, figure, of_step
 
 _QUIET_SECONDS = 10.0
 _ASCII = str.maketrans({"·": "-", "×": "x", "…": "..."})
@@ -77,4 +77,4 @@ class PlainDisplay:
         remaining, speed = status.remaining_seconds, float(event["samples_per_second"])
         figures = f"{figure(event['loss']):>6}  {figure(event.get('auc')):>6}  {count(speed):>9}"
         eta = "-" if remaining is None else duration(remaining)
-        self.line(f"{step:>{width}}  {event['epoch']:>5}  {figures}  {eta:>7}")
+        self.line("  ".join([f"{step:>{width}}  {event['epoch']:>5}  {figures}  {eta:>7}", *of_step(event)]))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ps_cluster.report.status import Status
-from ps_cluster.report.text import count, counted, duration, figure, may_match, size
+from ps_cluster.report.text import count, counted, duration, figure, may_match, share, size
 from ps_cluster.report.tiers import in_words
 
 _SHOWN_FILES = 5
@@ -48,6 +48,7 @@ def head(start: Mapping[str, Any]) -> Block:
         *_left_out(start.get("files_lost") or []),
         ("model", start["model"]),
         ("", _joined(model)),
+        ("", start.get("block") or ""),
         ("cluster", _joined([ps, counted(start["workers"], "worker")])),
         ("plan", _joined(plan)),
     ]
@@ -80,6 +81,8 @@ def result(status: Status) -> Block:
             f"in the last steps, up to step {count(step['step'])}",
         ]
         rows.append(("training", "   ".join(figures)))
+        if experts := step.get("experts"):
+            rows += [("experts" if not number else "", text) for number, text in enumerate(_experts(experts))]
     if found := last.get("evaluation"):
         figures = [
             f"AUC {figure(found['auc'])}" if found["auc"] is not None else "no AUC (one class only)",
@@ -98,6 +101,7 @@ def result(status: Status) -> Block:
     if done := last.get("done"):
         speed = done.get("samples_per_second")
         suffix = f"   {count(float(speed))} samples/s while training" if speed is not None else ""
+        suffix += f", MFU {share(float(done['mfu']))}" if done.get("mfu") is not None else ""
         rows.append(("time", duration(float(done["seconds"])) + suffix))
     return Block("Result", rows)
 
@@ -133,6 +137,17 @@ def _damage(side: str, read: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         shown = ", ".join(f"{name} {count(nulls[name])}" for name in most[:_SHOWN_COLUMNS])
         more = f" and {counted(len(most) - _SHOWN_COLUMNS, 'more column')}" if len(most) > _SHOWN_COLUMNS else ""
         yield "nulls", f"filled in the {side} data: {shown}{more}"
+
+
+def _experts(experts: Mapping[str, Any]) -> Iterator[str]:
+    """How much the experts were used in the last steps, and how evenly."""
+    yield (
+        f"{share(experts['active'])} active, wanted {share(experts['target'])}, by a penalty of "
+        f"{experts['penalty']:.1e}"
+        + (f"; {count(experts['idle'])} of {count(experts['experts'])} in no row" if experts["idle"] else "")
+    )
+    for number, (least, mean, most) in enumerate(experts["layers"]):
+        yield f"  layer {number}: {share(mean)}, the least used expert {share(least)}, the most used {share(most)}"
 
 
 def _tables(tables: list[Mapping[str, Any]]) -> list[tuple[str, str]]:

@@ -9,9 +9,9 @@ from typing import Any
 class ScalarWriter:
     """Writes the figures of events into event files in `folder`, which is made when missing.
 
-    Scalars by step: `train/{loss,auc,samples_per_second,learning_rate_factor,epoch}` from step events; at the
-    last step `test/{auc,log_loss,calibration}` from the evaluation and `tables/NAME/{rows,bytes}` from the
-    tables. TensorFlow is imported when the first writer is made.
+    Scalars by step: `train/{loss,auc,samples_per_second,learning_rate_factor,epoch,mfu}` and
+    `experts/{active,penalty}` from step events; at the last step `test/{auc,log_loss,calibration}` from the
+    evaluation and `tables/NAME/{rows,bytes}` from the tables. TensorFlow is imported when the first writer is made.
     """
 
     def __init__(self, folder: str):
@@ -46,8 +46,10 @@ class ScalarWriter:
 
 def _scalars(event: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     if event["event"] == "step":
-        for name in ("loss", "auc", "samples_per_second", "learning_rate_factor", "epoch"):
+        for name in ("loss", "auc", "samples_per_second", "learning_rate_factor", "epoch", "mfu"):
             yield f"train/{name}", event.get(name)
+        for name in ("active", "penalty") if event.get("experts") else ():
+            yield f"experts/{name}", event["experts"][name]
     elif event["event"] == "evaluation":
         for name in ("auc", "log_loss", "calibration"):
             yield f"test/{name}", event.get(name)

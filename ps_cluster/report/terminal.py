@@ -14,7 +14,7 @@ from rich.text import Text
 
 from ps_cluster.report.status import Status
 from ps_cluster.report.summary import Block
-from ps_cluster.report.text import count, duration, figure
+from ps_cluster.report.text import count, duration, figure, of_step
 
 
 class TerminalDisplay:
@@ -94,7 +94,8 @@ class TerminalDisplay:
         return grid
 
     def _details(self, width: int, elapsed: float) -> str:
-        """What fits of loss, AUC, time left, speed and epoch: taken in this order, shown in another."""
+        """What fits of loss, AUC, time left, speed and epoch: taken in this order, shown in another; MFU
+        and what experts do come last."""
         event = self._status.last.get("step")
         if self._status.phase != "train" or event is None:
             return duration(elapsed)
@@ -105,6 +106,7 @@ class TerminalDisplay:
             (1, f"AUC {figure(event.get('auc'))}"),
             (3, f"{count(float(event['samples_per_second']))} samples/s"),
             (2, f"ETA {duration(remaining)}" if remaining is not None else duration(elapsed)),
+            *((5, text) for text in of_step(event)),
         ]
         while len(pieces) > 1 and len("  ".join(text for _, text in pieces)) > width:
             pieces.remove(max(pieces))

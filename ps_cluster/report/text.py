@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 
 def count(number: float) -> str:
@@ -39,6 +40,22 @@ def duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def share(value: float) -> str:
+    """`12 %`, `0.031 %`: two digits that say something."""
+    percent = 100 * value
+    return f"{percent:.0f} %" if percent >= 9.95 else f"{percent:.2g} %"
+
+
+def of_step(event: Mapping[str, Any]) -> list[str]:
+    """What a step event tells beyond its figures: `MFU 12 %`, `experts 48 %, penalty 2.1e-03`."""
+    told = []
+    if event.get("mfu") is not None:
+        told.append(f"MFU {share(float(event['mfu']))}")
+    if experts := event.get("experts"):
+        told.append(f"experts {share(experts['active'])}, penalty {experts['penalty']:.1e}")
+    return told
 
 
 def figure(value: float | str | None, digits: int = 4) -> str:

@@ -23,7 +23,7 @@ from ps_cluster.report.json_report import report_of, write_report
 from ps_cluster.report.progress import Renderer
 from ps_cluster.report.tensorboard import ScalarWriter
 from ps_cluster.train.batches import ReadCounts
-from ps_cluster.train.loop import Progress
+from ps_cluster.train.loop import Progress, Trained
 from ps_cluster.train.session import Session
 from ps_cluster.train.shares import Share
 
@@ -50,12 +50,16 @@ class Teller:
         """Rows are counted that `where` or sampling keeps."""
         self.phase("count", done, total)
 
-    def start(self, session: Session, train: Share, test: Share | None, steps: int, num_ps: int) -> None:
+    def start(
+        self, session: Session, train: Share, test: Share | None, steps: int, num_ps: int, peak_flops: float
+    ) -> None:
         job = session.job
         self._store = session.store
         settings = ", ".join(
-            f"{name} {value}" for name, value in job.model.model_dump(exclude={"name", "groups"}).items()
+            f"{name} {value}" for name, value in job.model.model_dump(exclude={"name", "groups", "experts"}).items()
         )
+        if experts := getattr(job.model, "experts", None):
+            settings += ", experts " + " ".join(f"{name} {value}" for name, value in experts.model_dump().items())
         summary, sampling = train.plan.files, train.samples.sampling
         files = "1 file" if summary.files == 1 else f"{summary.files} files"
         if self._lines is not None:
@@ -72,6 +76,8 @@ class Teller:
                 data=f"{', '.join(job.data.train)}: {files}, {summary.file_bytes / 1e6:.1f} MB of ORC"
                 + (f", {sampling.words()}" if sampling else ""),
                 model=f"{job.model.name}: {settings}",
+                block=f"{job.model.name}: {session.block.words}" if session.block.words else None,
+                peak_flops=peak_flops,
                 job=job.name,
                 seed=job.training.seed,
                 epochs=job.training.epochs,
@@ -104,6 +110,8 @@ class Teller:
                 rows=progress.rows,
                 auc=progress.auc,
                 learning_rate_factor=progress.rate_factor,
+                mfu=progress.mfu,
+                experts=asdict(progress.experts) if progress.experts else None,
             )
         )
 
@@ -145,7 +153,7 @@ class Teller:
         size = sum(os.path.getsize(os.path.join(at, name)) for at, _, names in os.walk(path) for name in names)
         self._tell(events.exported(path=path, size_bytes=size))
 
-    def done(self, seconds: float, samples_per_second: float, steps: int) -> None:
+    def done(self, seconds: float, trained: Trained) -> None:
         job, output = shlex.quote(self._job_file.path), self._job_file.output
         self._tell(events.saved(path=os.path.join(output, "tensorboard"), what="TensorBoard"))
         exported = next((event["path"] for event in self._told if event["event"] == "exported"), "")
@@ -165,7 +173,15 @@ class Teller:
                 ]
             )
         )
-        self._tell(events.done(seconds=seconds, samples_per_second=samples_per_second, steps=steps))
+        self._tell(
+            events.done(
+                seconds=seconds,
+                samples_per_second=trained.samples_per_second,
+                steps=trained.steps,
+                mfu=trained.mfu,
+                flops_per_row=trained.flops_per_row,
+            )
+        )
 
     def write_report(self, path: str) -> None:
         write_report(path, report_of(self._told))

@@ -26,6 +26,7 @@ from ps_cluster.train.connect import connect
 from ps_cluster.train.dense import make_dense_optimizer
 from ps_cluster.train.evaluate import evaluate
 from ps_cluster.train.loop import planned_steps, train
+from ps_cluster.train.peak import measured_peak
 from ps_cluster.train.periodic_saves import PeriodicSaves
 from ps_cluster.train.session import Samples, Session, samples_of
 from ps_cluster.train.shares import Share, share_of
@@ -64,9 +65,10 @@ def run_worker(job_file: JobFile, membership: Membership, events: str | None, re
             test_share = None
             if test_samples is not None:
                 test_share = share_of(session, test_samples, training=False, progress=teller.counting)
-            teller.start(session, share, test_share, planned_steps(session, share), len(membership.ps))
+            peak = measured_peak(session.devices.compute, getattr(job_file.job.model, "precision", "float32"))
+            teller.start(session, share, test_share, planned_steps(session, share), len(membership.ps), peak)
             saves = _saves(session, optimizer, train_samples, teller)
-            trained = train(session, share, optimizer, teller.step, saves)
+            trained = train(session, share, optimizer, teller.step, peak, saves)
             teller.reading("train", share, trained.counts)
             teller.tables(session.store.stats() if session.rank == 0 else [])
             if session.rank == 0:
@@ -78,7 +80,7 @@ def run_worker(job_file: JobFile, membership: Membership, events: str | None, re
         if membership.index == 0:
             teller.phase("export")
             teller.exported(_export_in_a_fresh_process(job_file))
-            teller.done(time.monotonic() - started, trained.samples_per_second, trained.steps)
+            teller.done(time.monotonic() - started, trained)
             if report is not None:
                 teller.write_report(report)
 

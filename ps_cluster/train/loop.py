@@ -17,12 +17,14 @@ from ps_cluster.job.resolve import label_column
 from ps_cluster.metrics.window import WindowAuc, window_auc
 from ps_cluster.train.batches import LookAhead, ReadCounts
 from ps_cluster.train.collective import total
+from ps_cluster.train.expert_shares import ExpertShares, ExpertWindow
 from ps_cluster.train.labels import check_labels
 from ps_cluster.train.periodic_saves import PeriodicSaves
 from ps_cluster.train.schedule import rate_factor
 from ps_cluster.train.session import Session
 from ps_cluster.train.shares import Share
 from ps_cluster.train.step import make_train_step
+from ps_cluster.train.utilisation import Utilisation
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class Progress:
     auc: float | None
     samples_per_second: float
     rate_factor: float
+    mfu: float
+    experts: ExpertShares | None
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,8 @@ class Trained:
     rows: int
     seconds: float
     samples_per_second: float
+    mfu: float
+    flops_per_row: float
     optimizer: tf_keras.optimizers.Optimizer
     counts: ReadCounts
 
@@ -60,12 +66,18 @@ def train(
     share: Share,
     optimizer: tf_keras.optimizers.Optimizer,
     report: Callable[[Progress], None],
+    peak: float,
     saves: PeriodicSaves | None = None,
 ) -> Trained:
-    """Trains until every worker's data has ended or `max_steps` is reached; all workers stop at the same step."""
+    """Trains until every worker's data has ended or `max_steps` is reached; all workers stop at the same step.
+
+    peak: operations per second that all workers' devices can do (`ps_cluster.train.peak`).
+    """
     training = session.job.training
     steps_total = planned_steps(session, share)
     window = WindowAuc()
+    utilisation = Utilisation(session.job, peak)
+    experts = ExpertWindow(session.model.sparsity) if session.model.sparsity is not None else None
     with open_reader(share.spec, share.plan) as reader:
         batches = LookAhead(reader)
         train_step = make_train_step(
@@ -97,6 +109,9 @@ def train(
                 raise RunError(f"step {step}: the loss is {loss}: training has diverged; lower the learning rates")
             window.add(result.logits.numpy(), labels)
             losses.append((loss, step_rows))
+            utilisation.add(batch.columns, batch.rows)
+            if experts is not None and result.active is not None:
+                experts.add(result.active.numpy(), step_rows)
             rows += step_rows
             window_rows += step_rows
             if step == 1:
@@ -107,6 +122,7 @@ def train(
             if step % training.log_every_steps == 0 or not workers_left or step == training.max_steps:
                 now = time.monotonic()
                 counts = total(window.counts)
+                window_speed = window_rows / max(now - window_started, 1e-9)
                 report(
                     Progress(
                         step=step,
@@ -114,15 +130,28 @@ def train(
                         rows=rows,
                         loss=sum(loss * n for loss, n in losses) / max(sum(n for _, n in losses), 1),
                         auc=window_auc(counts),
-                        samples_per_second=window_rows / max(now - window_started, 1e-9),
+                        samples_per_second=window_speed,
                         rate_factor=factor,
+                        mfu=utilisation.at(window_speed),
+                        experts=experts.shares() if experts is not None else None,
                     )
                 )
                 window.reset()
+                if experts is not None:
+                    experts.reset()
                 losses.clear()
                 window_rows, window_started = 0, now
             if saves is not None:
                 saves.between_steps(step)
         seconds = time.monotonic() - started
         speed = counted_rows / max(seconds, 1e-9)
-        return Trained(step, rows, seconds, speed, optimizer, batches.counts_of_all())
+        return Trained(
+            step,
+            rows,
+            seconds,
+            speed,
+            utilisation.at(speed),
+            utilisation.flops_per_row,
+            optimizer,
+            batches.counts_of_all(),
+        )

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import tf_keras
-
 from data.orc import ReadSpec
 from data.paths import expand
 from data.read.footers import FileSummary
 from data.read.plan import Checked, check
 from data.read.threads import threads_for
-from models.build import build_model
+from models.build import Ranker, build_model
+from models.fused import choose
 from ps_cluster.embedding.groups import TableGroup, plan_groups
 from ps_cluster.embedding.ps_store import Placement, PsEmbeddingStore
 from ps_cluster.errors import UserError
@@ -79,7 +78,13 @@ class Session:
         hosts = [address.rpartition(":")[0] for address in membership.workers]
         self._workers_here = hosts.count(hosts[self.rank])
         self.devices = devices
-        self.model: tf_keras.Model = build_model(job.model, inputs_of(job), job.training.seed, dropout_stream=self.rank)
+        try:
+            self.block = choose(job.model, "GPU" if "GPU" in devices.compute else "CPU")
+        except ValueError as error:
+            raise UserError(f"{job_file.path}: model.{error}") from None
+        self.model: Ranker = build_model(
+            job.model, inputs_of(job), job.training.seed, dropout_stream=self.rank, fused=self.block.fused
+        )
         placement = Placement(
             ps_devices=devices.ps,
             worker_device=devices.cpu,

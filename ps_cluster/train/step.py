@@ -4,6 +4,8 @@ The loss of a row is its weight times the cross-entropy of `sigmoid(logit - offs
 batch is the mean of that over its rows (not over the sum of weights: a row of weight 2 pulls twice as hard). Without
 sampling all weights are 1 and all offsets 0. The offset is what sampling did to the odds of the label
 (`data.sampling`): the model's own logit is that of the rows before sampling, which evaluation and export use as it is.
+A model with experts and two routers has two logits a row, and the loss is the mean of both; that, and a penalty of its
+own, shape the gradients. What is told as the loss is of the logits that inference will give, without the penalty.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import tensorflow as tf
 import tf_keras
 
 from data.sample.sampling import OFFSET, WEIGHT
+from models.build import Ranker
 from ps_cluster.embedding.store import EmbeddingStore, StepInfo
 from ps_cluster.job.resolve import column_of, time_column
 from ps_cluster.job.sampling import DAY_UNITS
@@ -27,13 +30,15 @@ class StepResult(NamedTuple):
     """What a step tells: figures over all workers, and this worker's logits for its running AUC.
 
     loss: float32 scalar, mean over the rows of all workers. rows: int64 scalar, rows of all workers. workers_left:
-    int64 scalar, how many workers have another batch. logits: float32 `[batch]`, this worker's.
+    int64 scalar, how many workers have another batch. logits: float32 `[batch]`, this worker's. active: in how many of
+    the rows each gate of an expert was above 0, float32 `[layers, tokens, experts]`; None without experts.
     """
 
     loss: tf.Tensor
     rows: tf.Tensor
     workers_left: tf.Tensor
     logits: tf.Tensor
+    active: tf.Tensor | None = None
 
 
 def split_features(job: Job, columns: dict) -> tuple[dict, dict]:
@@ -66,7 +71,7 @@ def loss_sum(
 
 def make_train_step(
     job: Job,
-    model: tf_keras.Model,
+    model: Ranker,
     store: EmbeddingStore,
     optimizer: tf_keras.optimizers.Optimizer,
     devices: Devices,
@@ -105,18 +110,30 @@ def make_train_step(
             tape.watch(looked_up.rows)
             vectors = looked_up.vectors(looked_up.rows)
             with tf.device(devices.compute):
-                logits = tf.squeeze(model({**vectors, **dense}, training=True), axis=1)
-                summed = loss_sum(labels, logits, columns.get(WEIGHT), columns.get(OFFSET))
-        gradients = tape.gradient(summed, [*looked_up.rows, *weights], unconnected_gradients="zero")
+                called = model.training_call({**vectors, **dense})
+                paths = tf.unstack(called.logits, axis=1)
+                losses = [loss_sum(labels, logits, columns.get(WEIGHT), columns.get(OFFSET)) for logits in paths]
+                trained = tf.add_n(losses) / len(losses)
+                if called.penalty is not None:
+                    trained += called.penalty
+        gradients = tape.gradient(trained, [*looked_up.rows, *weights], unconnected_gradients="zero")
         row_gradients = gradients[: len(looked_up.rows)]
         with tf.device(devices.compute):
-            figures = tf.stack([summed, tf.cast(rows, tf.float32), tf.cast(has_next, tf.float32)])
+            figures = tf.stack([losses[0], tf.cast(rows, tf.float32), tf.cast(has_next, tf.float32)])
+            if called.active is not None:
+                figures = tf.concat([figures, tf.reshape(called.active, [-1])], axis=0)
             *dense_gradients, figures = sum_inside_step([*gradients[len(looked_up.rows) :], figures])
             all_rows = tf.maximum(figures[1], 1.0)
             optimizer.learning_rate.assign(peak_rate * rate_factor)
             optimizer.apply_gradients([(g / all_rows, w) for g, w in zip(dense_gradients, weights)])
+            active = None
+            if called.active is not None and model.sparsity is not None:
+                active = tf.reshape(figures[3:], tf.shape(called.active))
+                model.sparsity.steer(active, figures[1])
         store.apply(looked_up, row_gradients)
-        return StepResult(figures[0] / all_rows, tf.cast(figures[1], tf.int64), tf.cast(figures[2], tf.int64), logits)
+        return StepResult(
+            figures[0] / all_rows, tf.cast(figures[1], tf.int64), tf.cast(figures[2], tf.int64), paths[0], active
+        )
 
     return train_step
 

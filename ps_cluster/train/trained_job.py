@@ -18,9 +18,20 @@ def meaning_of(job: Job) -> dict[str, Any]:
     told = job.model_dump(
         mode="json", include={"features": True, "model": True}, exclude={"features": {"__all__": {"admission"}}}
     )
-    told["model"].pop("dropout", None)
+    _leave_out_of_training(told["model"])
     told["tables"] = {name: _widths(table) for name, table in tables_of(job).items()}
     return told
+
+
+def _leave_out_of_training(model: dict[str, Any]) -> None:
+    """What of a model only matters while training, or for the speed; and what had no field at its default once."""
+    for name in ("dropout", "fused", "precision"):
+        model.pop(name, None)
+    for name, default in (("norm", "post_ln"), ("activation", "gelu"), ("experts", None)):
+        if model.get(name, default) == default:
+            model.pop(name, None)
+    if experts := model.get("experts"):
+        model["experts"] = {name: experts[name] for name in ("count", "hidden", "dense_training")}
 
 
 def _widths(table: Table) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from ps_cluster.metrics.exact_auc import ScoreSpill, one_worker
 from tests.bench.reporting import Result, run_cases
 
 _ROOT = Path(__file__).resolve().parents[2]
-_EXAMPLES = _ROOT / "ps_cluster" / "examples"
+EXAMPLES = _ROOT / "ps_cluster" / "examples"
 _MODELS: dict[str, dict] = {
     "rankmixer": {},
     "deepfm": {"name": "deepfm", "hidden": [64, 32], "dropout": 0.2, "dense_transform": "none"},
@@ -35,7 +35,7 @@ _SYNTH_GAP = 0.01
 
 def movielens(split: str, full: bool) -> Result:
     with tempfile.TemporaryDirectory() as folder:
-        _cli("data", "movielens", f"{folder}/samples", "--split", split)
+        run_command("data", "movielens", f"{folder}/samples", "--split", split)
         theirs = _logistic_regression(Path(folder, "samples"))
         models, seeds = (list(_MODELS), (1, 2, 3)) if full else (["rankmixer"], (1,))
         lines, means = [], []
@@ -60,7 +60,7 @@ def movielens(split: str, full: bool) -> Result:
 def synth(full: bool) -> Result:
     rows = 2_000_000 if full else 200_000
     with tempfile.TemporaryDirectory() as folder:
-        _cli("data", "synth", f"{folder}/samples", "--rows", str(rows))
+        run_command("data", "synth", f"{folder}/samples", "--rows", str(rows))
         best = json.loads(Path(folder, "samples", "summary.json").read_text())["best_auc_test"]
         ours = _train(folder, "synth.yaml", "rankmixer", 1)["auc"]
     return Result(
@@ -76,20 +76,26 @@ def synth(full: bool) -> Result:
 
 
 def _train(folder: str, example: str, model: str, seed: int) -> dict:
-    job = yaml.safe_load((_EXAMPLES / example).read_text())
-    job["model"] = _MODELS[model] or job["model"]
+    return train_example(folder, example, f"{model}-{seed}", _MODELS[model], seed)
+
+
+def train_example(folder: str, example: str, name: str, model: dict, seed: int) -> dict:
+    """The report of a run of an example's job on the samples in `folder`; an empty `model`: the example's."""
+    job = yaml.safe_load((EXAMPLES / example).read_text())
+    job["model"] = model or job["model"]
     job["training"]["seed"] = seed
     # One process instead of five: the same steps, of as many rows, for a fraction of the start-up.
     job["training"]["batch_size"] *= job["cluster"]["workers"]
     job["cluster"] = {"ps": 0}
-    job["output"] = f"run-{model}-{seed}"
-    path = Path(folder, f"{model}-{seed}.yaml")
+    job["output"] = f"run-{name}"
+    path = Path(folder, f"{name}.yaml")
     path.write_text(yaml.safe_dump(job, sort_keys=False))
-    _cli("train", str(path), "--report", f"{path}.json")
+    run_command("train", str(path), "--report", f"{path}.json")
     return json.loads(Path(f"{path}.json").read_text())
 
 
-def _cli(*arguments: str) -> None:
+def run_command(*arguments: str) -> None:
+    """`ps-cluster` with these arguments; ends the benchmark when that fails."""
     command = [sys.executable, "-m", "ps_cluster", *arguments]
     done = subprocess.run(
         command, env={**os.environ, "PYTHONPATH": str(_ROOT)}, capture_output=True, text=True, stdin=subprocess.DEVNULL

@@ -30,6 +30,10 @@ CONFIGS = [
         dropout=0.2,
         groups=[["user", "age"], ["item", "genres", "price"], ["history", "item"]],
     ),
+    RankMixerConfig(name="rankmixer", tokens=4, dim=16, layers=2, expansion=2, norm="pre_rms", activation="swiglu"),
+    RankMixerConfig(
+        name="rankmixer", tokens=4, dim=16, layers=1, expansion=2, dropout=0.1, experts={"count": 4, "hidden": 6}
+    ),
     DeepFMConfig(name="deepfm", hidden=[16], fm_dim=6, dropout=0.2),
     DCNConfig(name="dcn", hidden=[16], cross_rank=3, attention="din", dense_transform="none"),
 ]

@@ -36,18 +36,64 @@ def gelu_tanh(values: np.ndarray) -> np.ndarray:
     return np.array([0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) for x in values])
 
 
-def block(tokens: np.ndarray, weights: dict[str, np.ndarray], gelu: str, epsilon: float) -> np.ndarray:
-    """`S = LN(mix(X) + X)`, `LN(FFN(S) + S)`; `[batch, T, D]`."""
-    activate = gelu_exact if gelu == "exact" else gelu_tanh
-    mixed = mix(tokens)
+def rms_norm(vector: np.ndarray, gamma: np.ndarray, epsilon: float) -> np.ndarray:
+    return gamma * vector / math.sqrt((vector**2).sum() / vector.size + epsilon)
+
+
+def swiglu(values: np.ndarray) -> np.ndarray:
+    """Of 2F values F: silu of value i times value F + i."""
+    width = len(values) // 2
+    return np.array([x / (1 + math.exp(-x)) * values[width + i] for i, x in enumerate(values[:width])])
+
+
+ACTIVATIONS = {"gelu": gelu_exact, "gelu_tanh": gelu_tanh, "swiglu": swiglu}
+Network = Callable[[int, np.ndarray], np.ndarray]  # of token t, for a vector
+
+
+def block(
+    tokens: np.ndarray, weights: dict[str, np.ndarray], norm: str, epsilon: float, network: Network
+) -> np.ndarray:
+    """`post_ln`: `S = LN(mix(X) + X)`, `LN(FFN(S) + S)`; `pre_rms`: `U = X + mix(RMS(X))`, `U + FFN(RMS(U))`."""
     result = np.empty_like(tokens)
-    for row in range(tokens.shape[0]):
-        for t in range(tokens.shape[1]):
-            s = layer_norm(mixed[row, t] + tokens[row, t], weights["gamma1"], weights["beta1"], epsilon)
-            hidden = activate(s @ weights["w1"][t] + weights["b1"][t])
-            output = hidden @ weights["w2"][t] + weights["b2"][t]
-            result[row, t] = layer_norm(output + s, weights["gamma2"], weights["beta2"], epsilon)
+    if norm == "post_ln":
+        summed = mix(tokens) + tokens
+    else:
+        normed = np.empty_like(tokens)
+        for place in np.ndindex(*tokens.shape[:2]):
+            normed[place] = rms_norm(tokens[place], weights["gamma1"], epsilon)
+        summed = mix(normed) + tokens
+    for row, t in np.ndindex(*tokens.shape[:2]):
+        u = summed[row, t]
+        if norm == "post_ln":
+            s = layer_norm(u, weights["gamma1"], weights["beta1"], epsilon)
+            result[row, t] = layer_norm(network(t, s) + s, weights["gamma2"], weights["beta2"], epsilon)
+        else:
+            result[row, t] = network(t, rms_norm(u, weights["gamma2"], epsilon)) + u
     return result
+
+
+def token_network(weights: dict[str, np.ndarray], activation: str) -> Network:
+    """`act(s W1_t + b1_t) W2_t + b2_t`."""
+    act = ACTIVATIONS[activation]
+    return lambda t, s: act(s @ weights["w1"][t] + weights["b1"][t]) @ weights["w2"][t] + weights["b2"][t]
+
+
+def gates(weights: dict[str, np.ndarray], router: str, t: int, s: np.ndarray) -> np.ndarray:
+    """`ReLU(s R_t + r_t)`; `[experts]`."""
+    return np.maximum(s @ weights[f"{router}/kernel"][t] + weights[f"{router}/bias"][t], 0)
+
+
+def expert_networks(weights: dict[str, np.ndarray], activation: str, router: str) -> Network:
+    """`sum over e of G_e(s) · FFN_t,e(s)`."""
+
+    def network(t: int, s: np.ndarray) -> np.ndarray:
+        result = np.zeros_like(s)
+        for e, gate in enumerate(gates(weights, router, t, s)):
+            hidden = ACTIVATIONS[activation](s @ weights["w1"][t, e] + weights["b1"][t, e])
+            result += gate * (hidden @ weights["w2"][t, e] + weights["b2"][t, e])
+        return result
+
+    return network
 
 
 def numeric_gradient(function: Callable[[np.ndarray], float], point: np.ndarray, step: float) -> np.ndarray:

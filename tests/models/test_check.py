@@ -49,6 +49,20 @@ def test_nothing_is_said_where_all_fits(config):
             ["tokens: expected a divisor of dim 16, found 3"],
         ),
         (
+            rankmixer(tokens=2, dim=8, activation="swiglu", gelu="tanh"),
+            VECTORS,
+            ["gelu: expected no kind of GELU beside activation: swiglu, found 'tanh'"],
+        ),
+        (
+            rankmixer(tokens=2, dim=8, fused="on", experts={"count": 3, "target_active": 0.25}),
+            VECTORS,
+            [
+                "experts.count: expected a divisor of 32, the width of the network, or experts.hidden, found 3",
+                "experts.target_active: expected at least one of 3 experts, 0.333, found 0.25",
+                "fused: expected 'auto' or 'off' beside experts, found 'on'",
+            ],
+        ),
+        (
             rankmixer(tokens=16, dim=16),
             VECTORS,
             ["tokens: expected at most 8, all features' widths added up, found 16"],

@@ -21,6 +21,8 @@ def run_events(steps: int = 4, auc: float | None = 0.75) -> Iterator[events.Even
         model="deepfm, hidden 128, 64",
         job="clicks",
         seed=7,
+        block="deepfm: one large block",
+        peak_flops=2e11,
         sampling={"seed": 7, "rules": [], "replay": None, "newest_time": None},
         epochs=1,
         batch_size=500,
@@ -35,6 +37,7 @@ def run_events(steps: int = 4, auc: float | None = 0.75) -> Iterator[events.Even
             samples_per_second=2000.0,
             rows=1000 * step,
             learning_rate_factor=0.5,
+            mfu=0.000123 * step,
         )
     yield events.phase(name="evaluate", done=0, total=500)
     yield events.phase(name="evaluate", done=500, total=500)
@@ -45,4 +48,4 @@ def run_events(steps: int = 4, auc: float | None = 0.75) -> Iterator[events.Even
     tables = [{"name": "user", "rows": 1000, "bytes": 64_000}, {"name": "item", "rows": 20, "bytes": 1_280}]
     yield events.tables(tables=tables)
     yield events.exported(path="/out put/saved_model", size_bytes=70_000)
-    yield events.done(seconds=75.0, samples_per_second=1990.0, steps=steps)
+    yield events.done(seconds=75.0, samples_per_second=1990.0, steps=steps, mfu=0.123, flops_per_row=4e6)

@@ -45,6 +45,7 @@ def test_a_report_says_what_the_events_said(tmp_path):
         "sampling": {"seed": 7, "rules": [], "replay": None, "newest_time": None},
         "data": "train.orc, 1 file, 3.1 MB",
         "model": "deepfm, hidden 128, 64",
+        "block": "deepfm: one large block",
         "ps": 3,
         "workers": 2,
         "batch_size": 500,
@@ -57,6 +58,10 @@ def test_a_report_says_what_the_events_said(tmp_path):
         "steps": 4,
         "seconds": 75.0,
         "samples_per_second": 1990.0,
+        "mfu": 0.123,
+        "flops_per_row": 4e6,
+        "peak_flops": 2e11,
+        "experts": None,
         "loss": 0.25,
         "train_auc": 0.54,
         "auc": 0.75,
@@ -74,6 +79,13 @@ def test_a_report_says_what_the_events_said(tmp_path):
     }
     assert os.listdir(path.parent) == ["report.json"]
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
+
+
+def test_the_last_use_of_experts_is_in_the_report():
+    experts = {"active": 0.5, "target": 0.5, "penalty": 0.1, "layers": [[0.25, 0.5, 1.0]], "idle": 0, "experts": 8}
+    told = list(run_events())
+    next(event for event in reversed(told) if event["event"] == "step")["experts"] = experts
+    assert report_of(told).model_dump(mode="json")["experts"] == experts
 
 
 def test_figures_a_run_does_not_have_are_null_and_infinity_is_a_string(tmp_path):

@@ -46,14 +46,15 @@ Job clicks
            4,000 rows to train on · 500 to test on
   model    deepfm, hidden 128, 64
            12,345 dense parameters · 2 embedding tables
+           deepfm: one large block
   cluster  3 PS · 2 workers
   plan     1 epoch · 4 steps · 500 rows a worker and step · seed 7
 
      step  epoch    loss     AUC  samples/s      ETA
-      1/4      1  1.0000  0.5100      2,000     0:02
-      2/4      1  0.5000  0.5200      2,000     0:01
-      3/4      1  0.3333  0.5300      2,000     0:00
-      4/4      1  0.2500  0.5400      2,000     0:00
+      1/4      1  1.0000  0.5100      2,000     0:02  MFU 0.012 %
+      2/4      1  0.5000  0.5200      2,000     0:01  MFU 0.025 %
+      3/4      1  0.3333  0.5300      2,000     0:00  MFU 0.037 %
+      4/4      1  0.2500  0.5400      2,000     0:00  MFU 0.049 %
 
 evaluating …
 saving …
@@ -67,13 +68,38 @@ Result
                 item     20 rows    1.3 kB
   SavedModel  /out put/saved_model (70.0 kB)
   checkpoint  /out put/checkpoint
-  time        1:15   1,990 samples/s while training
+  time        1:15   1,990 samples/s while training, MFU 12 %
 
 Next
     ps-cluster evaluate job.yaml
         score the test rows
 """.rstrip("\n").split("\n")
     )
+
+
+def test_the_use_of_experts_is_told_with_each_step_and_at_the_end():
+    told = list(run_events())
+    experts = {
+        "active": 0.5123,
+        "target": 0.5,
+        "penalty": 0.00123,
+        "layers": [[0.0, 0.45, 1.0], [0.2, 0.5746, 0.9]],
+        "idle": 3,
+        "experts": 64,
+    }
+    steps = [event for event in told if event["event"] == "step"]
+    for step in steps:
+        step["experts"] = experts
+    shown = lines_of(told)
+    assert (
+        shown[11] == "      1/4      1  1.0000  0.5100      2,000     0:02  MFU 0.012 %  experts 51 %, penalty 1.2e-03"
+    )
+    at = shown.index("  training    AUC 0.5400   loss 0.2500   in the last steps, up to step 4")
+    assert shown[at + 1 : at + 4] == [
+        "  experts     51 % active, wanted 50 %, by a penalty of 1.2e-03; 3 of 64 in no row",
+        "                layer 0: 45 %, the least used expert 0 %, the most used 100 %",
+        "                layer 1: 57 %, the least used expert 20 %, the most used 90 %",
+    ]
 
 
 def test_next_commands_come_last_also_when_told_before_the_end():

@@ -159,6 +159,10 @@ def test_the_report_tells_the_run(twins: tuple[Run, Run], report: dict[str, Any]
     assert (report["batch_size"], report["epochs"], report["steps"], report["rows"]) == (32, 2, 20, 640)
     assert report["loss"] == run.losses()[-1]
     assert report["samples_per_second"] > 0
+    assert report["flops_per_row"] > 3 * 2 * report["dense_parameters"] / 2  # most weights meet every row
+    assert 0 < report["mfu"] < 1
+    assert report["mfu"] == pytest.approx(report["samples_per_second"] * report["flops_per_row"] / report["peak_flops"])
+    assert report["block"].startswith("rankmixer: ")
     assert 0 < report["seconds"] < small_cluster.PATIENCE_SECONDS
     assert report["dense_parameters"] == sum(
         weight.size for name, weight in weights.items() if name.startswith("model/")
