@@ -1,7 +1,7 @@
 # Every target sets up what it needs first. PYTHON=… chooses the Python, GPU=1 the packages for NVIDIA GPUs.
 # Paths are relative throughout, so that the checkout may lie in a folder whose name has a space.
 .DEFAULT_GOAL := help
-.PHONY: help env demo test test-slow test-spark lint clean
+.PHONY: help env demo test test-slow test-spark bench-gpu lint clean
 SHELL := /bin/sh
 # Not for the compilers that set-up starts.
 unexport MAKEFLAGS MFLAGS MAKELEVEL
@@ -15,6 +15,7 @@ help:
 	@echo "make test       set up, lint, run the tests"
 	@echo "make test-slow  set up, run the tests that take minutes"
 	@echo "make test-spark set up with Spark as well (needs Java 17), run the tests of conversions on Spark"
+	@echo "make bench-gpu  set up, compile the ranker's CUDA kernels, check and time them (needs nvcc and a GPU)"
 	@echo "make lint       set up, check style, formatting and types"
 	@echo "make clean      remove what set-up made (not ~/.cache/ps-cluster, not demo/)"
 
@@ -49,6 +50,10 @@ build/spark/pins: setup.py
 test-spark: env
 	@$(MAKE) --no-print-directory build/spark/pins
 	PYTHONPATH=. build/spark/bin/python -m pytest -m slow tests/data/convert/test_spark.py $(PYTEST_FLAGS)
+
+# With GPU=1 also against TensorFlow's own ops. Exit code 2 where there is no nvcc or no GPU.
+bench-gpu: env
+	@.venv/bin/python -m tests.bench.rankmixer_gpu $(BENCH_FLAGS)
 
 clean:
 	rm -rf .venv build *.egg-info ops/_ops.so ops/_orc.so ops/_rankmixer.so ops/_rankmixer_cuda.so ops/_rankmixer_gpu.so ops/._*.so.*.part

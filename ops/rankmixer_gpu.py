@@ -73,7 +73,7 @@ class Kept(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Address, a multiple of 256, and size of memory that a call may write to until its work is done."""
+    """Address, a multiple of 16, and size of memory that a call may write to until its work is done."""
 
     address: int
     bytes: int

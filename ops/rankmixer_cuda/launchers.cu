@@ -46,7 +46,7 @@ int check_call(const Problem& problem, const int64_t* seed, const void* kept_inn
   if (problem.dropout > 0 && problem.batch > 0 && seed == nullptr) return kNoSeed;
   if (needed_bytes == 0) return 0;
   if (workspace_bytes < needed_bytes || workspace == nullptr) return kBadWorkspace;
-  return aligned(workspace, 256) ? 0 : kMisaligned;
+  return aligned(workspace, 16) ? 0 : kMisaligned;
 }
 
 template <template <typename> class Buffers>
@@ -120,7 +120,7 @@ extern "C" const char* ps_cluster_rankmixer_message(int32_t code) {
     case kNoSeed:
       return "seed: expected int64 [2] on the device with dropout above 0, found none";
     case kMisaligned:
-      return "workspace: expected an address that is a multiple of 256";
+      return "workspace: expected an address that is a multiple of 16";
   }
 #ifdef PS_CLUSTER_EMULATOR
   return ::emulator::message(code);

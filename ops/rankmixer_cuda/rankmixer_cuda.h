@@ -41,7 +41,7 @@ typedef struct {
   void *gamma1, *beta1, *w1, *b1, *w2, *b2, *gamma2, *beta2;
 } PsClusterRankmixerGradients;
 
-// Bytes of scratch memory on the device that a call needs, aligned to 256; below 0 for a problem that cannot be, with a
+// Bytes of scratch memory on the device that a call needs, aligned to 16; below 0 for a problem that cannot be, with a
 // code for ps_cluster_rankmixer_message. `keep`: kept_inner and kept_sum are given.
 int64_t ps_cluster_rankmixer_forward_workspace(const PsClusterRankmixerProblem* problem, int32_t keep);
 int64_t ps_cluster_rankmixer_backward_workspace(const PsClusterRankmixerProblem* problem, int32_t keep);

@@ -37,7 +37,7 @@ class Steps {
         tanh_form_(problem.activation == kPsClusterGeluTanh),
         wide_(wide && shape_.head % kChunk<T> == 0),
         epsilon_(problem.epsilon),
-        dropout_{seed, problem.dropout},
+        dropout_(seed, problem.dropout),
         stream_(stream) {}
 
   const TypedWeights<T> w;

@@ -9,6 +9,11 @@
 #include "tsl/platform/tensor_float_32_utils.h"
 #include "xla/stream_executor/stream.h"
 
+// Tests register the same kernels for the CPU, with the emulator behind them.
+#ifndef PS_CLUSTER_DEVICE
+#define PS_CLUSTER_DEVICE tensorflow::DEVICE_GPU
+#endif
+
 namespace ps_cluster {
 namespace {
 
@@ -30,6 +35,7 @@ constexpr int kDtype = std::is_same_v<T, float>               ? kPsClusterFloat3
                                                                  : kPsClusterFloat16;
 
 void* stream_of(OpKernelContext* context) {
+  if (context->op_device_context() == nullptr) return nullptr;  // a CPU
   return context->op_device_context()->stream()->platform_specific_handle().stream;
 }
 
@@ -196,10 +202,10 @@ class RankmixerBlockGradGpu : public BlockKernel<T> {
 
 #define REGISTER(T)                                                                                          \
   REGISTER_KERNEL_BUILDER(                                                                                   \
-      Name("PsClusterRankmixerBlock").Device(tensorflow::DEVICE_GPU).TypeConstraint<T>("T"),                 \
+      Name("PsClusterRankmixerBlock").Device(PS_CLUSTER_DEVICE).TypeConstraint<T>("T"),                 \
       RankmixerBlockGpu<T>);                                                                                 \
   REGISTER_KERNEL_BUILDER(                                                                                   \
-      Name("PsClusterRankmixerBlockGrad").Device(tensorflow::DEVICE_GPU).TypeConstraint<T>("T"),             \
+      Name("PsClusterRankmixerBlockGrad").Device(PS_CLUSTER_DEVICE).TypeConstraint<T>("T"),             \
       RankmixerBlockGradGpu<T>);
 REGISTER(float)
 REGISTER(tensorflow::bfloat16)

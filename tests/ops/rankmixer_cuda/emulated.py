@@ -10,12 +10,11 @@ import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
 
-import ml_dtypes
 import numpy as np
 
 from ops.rankmixer_gpu import BlockAddresses, BlockProblem, CudaBlock, Kept, Scratch
+from tests.ops.rankmixer_cuda.cases import NUMPY
 from tests.ops.rankmixer_cuda.reference import Array, BlockArrays, Forward
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -24,7 +23,6 @@ EMULATOR = Path(__file__).resolve().parent / "emulator"
 KEPT = ROOT / "build" / "emulator"
 FLAGS = ["-std=c++17", "-O2", "-fPIC", "-Wall", "-Wno-unknown-pragmas", "-DPS_CLUSTER_EMULATOR"]
 
-NUMPY = {"float32": np.float32, "bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
 GUARD = 512
 """Bytes on both sides of every array, multiple of 256; what is read there is NaN."""
 
@@ -125,7 +123,7 @@ def run_forward(
     y = memory.empty(x.shape, dtype)
     inner = memory.empty((problem.tokens, problem.batch, problem.inner) if keep else (0,), dtype)
     total = memory.empty((problem.tokens, problem.batch, problem.dim) if keep else (0,), dtype)
-    scratch = memory.empty((block.forward_bytes(problem, keep=keep),), np.uint8, 0)
+    scratch = memory.empty((block.forward_bytes(problem, keep=keep),), np.uint8, 16)
     block.forward(
         problem,
         _address(inputs),
@@ -153,7 +151,7 @@ def run_backward(
     grads, inputs, weights = memory.put(dy, dtype), memory.put(x, dtype), [memory.put(array, dtype) for array in w]
     kept_inner, kept_sum = (memory.put(kept.inner, dtype), memory.put(kept.sum, dtype)) if kept else (None, None)
     dx, dw = memory.empty(x.shape, dtype), [memory.empty(array.shape, dtype) for array in w]
-    scratch = memory.empty((block.backward_bytes(problem, keep=kept is not None),), np.uint8, 0)
+    scratch = memory.empty((block.backward_bytes(problem, keep=kept is not None),), np.uint8, 16)
     block.backward(
         problem,
         _address(grads),
@@ -167,42 +165,3 @@ def run_backward(
     )
     memory.check()
     return dx, BlockArrays(*dw)
-
-
-def random_block(problem: BlockProblem, seed: int) -> tuple[Array, Array, BlockArrays]:
-    """dy, x and weights as float64 values that the problem's dtype holds exactly."""
-    draw = np.random.default_rng(seed)
-
-    def normal(*shape: int, scale: float = 1.0, mean: float = 0.0) -> Array:
-        return (mean + scale * draw.standard_normal(shape)).astype(NUMPY[problem.dtype]).astype(np.float64)
-
-    tokens, dim, hidden, inner = problem.tokens, problem.dim, problem.hidden, problem.inner
-    beta = (0,) if problem.norm == "pre_rms" else (dim,)
-    weights = BlockArrays(
-        gamma1=normal(dim, scale=0.2, mean=1.0),
-        beta1=normal(*beta, scale=0.2),
-        w1=normal(tokens, dim, inner, scale=dim**-0.5),
-        b1=normal(tokens, inner, scale=0.2),
-        w2=normal(tokens, hidden, dim, scale=hidden**-0.5),
-        b2=normal(tokens, dim, scale=0.2),
-        gamma2=normal(dim, scale=0.2, mean=1.0),
-        beta2=normal(*beta, scale=0.2),
-    )
-    shape = (problem.batch, tokens, dim)
-    return normal(*shape), normal(*shape, mean=0.3), weights
-
-
-class Error(NamedTuple):
-    """How far an array is from what was wanted, in units of that one's root mean square; NaN counts as infinite."""
-
-    typical: float  # root mean square
-    worst: float
-
-
-def error(found: Array, wanted: Array) -> Error:
-    assert found.shape == wanted.shape
-    if wanted.size == 0:
-        return Error(0.0, 0.0)
-    scale = float(np.sqrt(np.mean(wanted**2))) or 1.0
-    difference = np.nan_to_num(np.abs(found.astype(np.float64) - wanted) / scale, nan=np.inf)
-    return Error(float(np.sqrt(np.mean(difference**2))), float(np.max(difference)))

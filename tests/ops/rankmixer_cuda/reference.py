@@ -84,22 +84,28 @@ def activation_grad(kind: str, inner: Array, dhidden: Array) -> Array:
     return dhidden * (0.5 * (1 + tanh) + 0.5 * inner * (1 - tanh**2) * slope)
 
 
+def mix64(z: Array) -> Array:
+    """The finalizer of SplitMix64, on uint64."""
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
 def dropout_scale(problem: BlockProblem, seed: Array | None) -> Array:
-    """What hidden units are multiplied with, `[tokens, batch, hidden]`."""
+    """What hidden units are multiplied with, `[tokens, batch, hidden]`; the hash is written down in `dropout.cuh`."""
     shape = (problem.tokens, problem.batch, problem.hidden)
     if problem.dropout == 0 or seed is None:
         return np.ones(shape)
-    token, row, unit = np.ogrid[: shape[0], : shape[1], : shape[2]]
-
-    def mixed(x: Array) -> Array:
-        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return x ^ (x >> np.uint64(31))
-
+    token, row, unit = (axis.astype(np.uint64) for axis in np.ogrid[: shape[0], : shape[1], : shape[2]])
     first, second = seed.astype(np.uint64)[:, np.newaxis, np.newaxis, np.newaxis]
-    key = mixed(mixed(mixed(first) ^ second) ^ token.astype(np.uint64)) ^ row.astype(np.uint64)
-    draw = mixed(mixed(key) ^ unit.astype(np.uint64)) >> np.uint64(40)
-    return np.where(draw / 2**24 < np.float32(problem.dropout), 0.0, 1 / (1 - problem.dropout))
+    key = mix64(mix64(first + np.uint64(0x9E3779B97F4A7C15)) ^ second)
+    key = mix64(key ^ (token << np.uint64(40)) ^ row)
+    h = (unit.astype(np.uint32) * np.uint32(0x9E3779B1)) ^ key.astype(np.uint32)
+    h = (h ^ (h >> np.uint32(16))) * np.uint32(0x85EBCA6B)
+    h = h ^ (key >> np.uint64(32)).astype(np.uint32)
+    h = (h ^ (h >> np.uint32(13))) * np.uint32(0xC2B2AE35)
+    h = h ^ (h >> np.uint32(16))
+    return np.where(h < math.floor(float(np.float32(problem.dropout)) * 2**32), 0.0, 1 / (1 - problem.dropout))
 
 
 def forward(problem: BlockProblem, x: Array, w: BlockArrays, seed: Array | None = None) -> Forward:

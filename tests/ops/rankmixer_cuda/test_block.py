@@ -10,19 +10,10 @@ import pytest
 
 from ops.rankmixer_gpu import ACTIVATIONS, NORMS, BlockError, BlockProblem
 from tests.ops.rankmixer_cuda import emulated, reference
-from tests.ops.rankmixer_cuda.emulated import Error, error, random_block, run_backward, run_forward
+from tests.ops.rankmixer_cuda.cases import BOUNDS, EXACT, MODES, NUMPY, Error, error, random_block
+from tests.ops.rankmixer_cuda.emulated import run_backward, run_forward
 from tests.ops.rankmixer_cuda.reference import Array, BlockArrays
 
-# How numbers go through the tensor cores: dtype, and whether float32 is rounded to TF32.
-EXACT = ("float32", False)
-MODES = [EXACT, ("float32", True), ("bfloat16", False), ("float16", False)]
-# Three times what was found, with rounding alone: TF32 and float16 have 10 bits of mantissa, bfloat16 has 7.
-BOUNDS = {
-    EXACT: Error(3e-6, 2e-5),
-    ("float32", True): Error(3e-3, 4e-2),
-    ("bfloat16", False): Error(3e-2, 4e-1),
-    ("float16", False): Error(3e-3, 4e-2),
-}
 SEED = np.array([3, -4], np.int64)
 
 # Batch, tokens, dim / tokens, hidden / dim: odd rows, rows of one chunk or of several tiles, batches of two tiles.
@@ -71,7 +62,7 @@ def errors(problem: BlockProblem, *, keep: bool = True, misaligned: int = 0) -> 
 def assert_agrees(problem: BlockProblem, **how: object) -> None:
     bound = BOUNDS[problem.dtype, problem.tf32]
     found = errors(problem, **how)  # type: ignore[arg-type]
-    assert {name: of for name, of in found.items() if of.typical > bound.typical or of.worst > bound.worst} == {}
+    assert {name: of for name, of in found.items() if not of.within(bound)} == {}
 
 
 @pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode[0] + "_tf32" * mode[1])
@@ -104,7 +95,7 @@ def test_large_blocks_agree_with_float64(shape: tuple[int, int, int, int], mode:
 
 @pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode[0] + "_tf32" * mode[1])
 def test_arrays_may_begin_at_any_value(mode: tuple[str, bool]) -> None:
-    size = np.dtype(emulated.NUMPY[mode[0]]).itemsize
+    size = np.dtype(NUMPY[mode[0]]).itemsize
     for norm in NORMS:
         assert_agrees(problem_of((7, 4, 8, 2), mode, norm=norm), misaligned=size)
 

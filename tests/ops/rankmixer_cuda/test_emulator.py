@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.ops.rankmixer_cuda import emulated
+from tests.ops.rankmixer_cuda.cases import NUMPY
 from tests.ops.rankmixer_cuda.reference import Array
 
 
@@ -65,7 +66,7 @@ def test_a_barrier_that_not_all_threads_come_to_is_found(everyone: bool) -> None
 def test_tensor_cores_multiply(dtype: str, depth: int) -> None:
     draw = np.random.default_rng(1)
     # Small integers: exact in every type, so that any misplaced element shows.
-    a, b = (draw.integers(-8, 9, shape).astype(emulated.NUMPY[dtype]) for shape in ((16, depth), (depth, 8)))
+    a, b = (draw.integers(-8, 9, shape).astype(NUMPY[dtype]) for shape in ((16, depth), (depth, 8)))
     out = np.empty((16, 8), np.float32)
     assert getattr(faults(), f"multiply_{dtype}")(pointer(a), pointer(b), pointer(out)) == 0
     assert (out == a.astype(np.float64) @ b.astype(np.float64)).all()
@@ -73,7 +74,7 @@ def test_tensor_cores_multiply(dtype: str, depth: int) -> None:
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_narrow_numbers_are_rounded_as_numpy_rounds_them(dtype: str) -> None:
-    narrow_type = emulated.NUMPY[dtype]
+    narrow_type = NUMPY[dtype]
     every = np.arange(1 << 16, dtype=np.uint16).view(narrow_type).astype(np.float32)
     every = every[np.isfinite(every)]
     # Every number, halfway to the next, and either side of that.
