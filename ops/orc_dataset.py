@@ -70,7 +70,7 @@ class OrcRead:
 
     paths: tuple[bytes, ...]
     file_keys: np.ndarray  # uint64 [files]
-    parts: np.ndarray  # int64 [parts, 6]: file, stripe, its first row in the file, its rows, first row, rows
+    parts: np.ndarray  # int64 [parts, 7]: file, stripe, its first row in the file, its rows, first row, rows, step
     kept: np.ndarray | None  # int64 [parts]; None: not known
     sources: tuple[str, ...]
     """Names of the columns that are decoded; programs have them by position."""
@@ -145,7 +145,7 @@ def _variant(read: OrcRead, specs: Sequence[tf.TensorSpec]) -> tf.Tensor:
     return load_orc().ps_cluster_orc_dataset(
         paths=tf.constant(read.paths, tf.string, [len(read.paths)]),
         file_keys=tf.constant(np.asarray(read.file_keys, np.uint64).view(np.int64)),
-        parts=tf.constant(read.parts, tf.int64, [len(read.parts), 6]),
+        parts=tf.constant(read.parts, tf.int64, [len(read.parts), 7]),
         kept=tf.constant([] if read.kept is None else read.kept, tf.int64),
         columns=tf.constant([_column(column, read.sources) for column in read.columns], tf.int64),
         missing_floats=tf.constant([_missing_float(column) for column in read.columns], tf.float32),

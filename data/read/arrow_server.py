@@ -65,7 +65,7 @@ class Request:
         paths = list(dict.fromkeys(part.stripe.path for part in self.shard.parts))
         number = {path: i for i, path in enumerate(paths)}
         parts = [
-            (number[p.stripe.path], p.stripe.index, p.stripe.first_row, p.stripe.rows, p.start, p.rows)
+            (number[p.stripe.path], p.stripe.index, p.stripe.first_row, p.stripe.rows, p.start, p.rows, p.step)
             for p in self.shard.parts
         ]
         fields = {
@@ -103,8 +103,8 @@ class Request:
             }
         )
         parts = tuple(
-            Part(Stripe(paths[path], index, first_row, stripe_rows), start, rows)
-            for path, index, first_row, stripe_rows, start, rows in parts
+            Part(Stripe(paths[path], index, first_row, stripe_rows), start, rows, step)
+            for path, index, first_row, stripe_rows, start, rows, step in parts
         )
         return Request(Shard(spec, parts, None if kept is None else np.array(kept, np.int64)), **request)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,22 +28,23 @@ def count_kept(spec: ReadSpec, parts: Sequence[Part], progress: Progress | None)
     """
     local = threading.local()
 
-    def count(part: Part) -> int:
+    def count(run: list[Part]) -> list[int]:
         if not hasattr(local, "reader"):
             local.reader = PartReader(spec)
-        return local.reader.count(part)
+        return local.reader.count(run)
 
-    kept = np.zeros(len(parts), np.int64)
+    kept: list[int] = []
     done, total = 0, sum(part.rows for part in parts)
+    runs = [list(run) for _, run in itertools.groupby(parts, key=lambda part: part.stripe)]
     pool = ThreadPoolExecutor(decode_threads(spec), "count")
     try:
-        for first in range(0, len(parts), _BATCH):
-            some = parts[first : first + _BATCH]
-            for number, (part, found) in enumerate(zip(some, pool.map(count, some)), first):
-                kept[number] = found
-                done += part.rows
+        for first in range(0, len(runs), _BATCH):
+            some = runs[first : first + _BATCH]
+            for run, found in zip(some, pool.map(count, some)):
+                kept += found
+                done += sum(part.rows for part in run)
                 if progress is not None:
                     progress(done, total)
     finally:
         pool.shutdown(cancel_futures=True)
-    return kept
+    return np.array(kept, np.int64)

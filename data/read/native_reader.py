@@ -132,8 +132,11 @@ def orc_read(spec: ReadSpec, plan: Plan) -> OrcRead:
 
 def _parts(parts: Sequence[Part], paths: Sequence[str]) -> np.ndarray:
     number = {path: i for i, path in enumerate(paths)}
-    rows = [(number[p.stripe.path], p.stripe.index, p.stripe.first_row, p.stripe.rows, p.start, p.rows) for p in parts]
-    return np.array(rows, np.int64).reshape(-1, 6)
+    rows = [
+        (number[p.stripe.path], p.stripe.index, p.stripe.first_row, p.stripe.rows, p.start, p.rows, p.step)
+        for p in parts
+    ]
+    return np.array(rows, np.int64).reshape(-1, 7)
 
 
 def _condition(where: Where, sources: Sequence[str]) -> Condition:

@@ -107,22 +107,27 @@ class PartReader:
                 ]
         return [self._rows(raw, part, mask) for part, mask in zip(parts, masks)]
 
-    def count(self, part: Part) -> int:
-        """How many rows of `part` pass `where` and sampling, whatever stands in the other columns.
+    def count(self, parts: Sequence[Part]) -> list[int]:
+        """How many rows of each of `parts`, of one stripe, pass `where` and sampling, whatever stands in the other
+        columns.
 
         With `on_bad: skip` a part that cannot be decoded counts in full.
         """
-        spec = self._spec
+        spec, stripe = self._spec, parts[0].stripe
         try:
-            raw = self._files.decode(part.stripe, self._where or spec.filter_columns)
-            mask = self._mask(_cut(raw, part))
-            if spec.sampling is None or (mask is not None and not mask.any()):
-                return part.rows if mask is None else int(np.count_nonzero(mask))
-            raw |= self._files.decode(part.stripe, [name for name in spec.sampling.columns if name not in raw])
+            raw = self._files.decode(stripe, self._where or spec.filter_columns)
+            masks = [self._mask(_cut(raw, part)) for part in parts]
+            if spec.sampling is not None and any(mask is None or mask.any() for mask in masks):
+                raw |= self._files.decode(stripe, [name for name in spec.sampling.columns if name not in raw])
         except DataError:
             if spec.on_bad == "error":
                 raise
-            return part.rows
+            return [part.rows for part in parts]
+        return [self._count(raw, part, mask) for part, mask in zip(parts, masks)]
+
+    def _count(self, raw: Mapping[str, pa.Array], part: Part, mask: np.ndarray | None) -> int:
+        if self._spec.sampling is None or (mask is not None and not mask.any()):
+            return part.rows if mask is None else int(np.count_nonzero(mask))
         positions = None if mask is None else np.flatnonzero(mask)
         return int(np.count_nonzero(self._sampled(_taken(_cut(raw, part), positions), part, positions).keep))
 
@@ -169,9 +174,8 @@ class PartReader:
 
     def _sampled(self, raw: Mapping[str, pa.Array], part: Part, positions: np.ndarray | None) -> sampling.Sampled:
         assert self._spec.sampling is not None
-        numbers = np.arange(part.rows) if positions is None else positions
-        first = part.stripe.first_row + part.start
-        return sampling.sample(self._spec.sampling, raw, self._files.file_key(part.stripe.path), numbers + first)
+        numbers = part.row_numbers(positions)
+        return sampling.sample(self._spec.sampling, raw, self._files.file_key(part.stripe.path), numbers)
 
     def _nothing(self, part: Part, lost: np.ndarray | None = None) -> PartRows:
         return PartRows(part, pa.RecordBatch.from_pylist([], self._schema), np.zeros(0, np.int64), lost, {})
@@ -191,8 +195,7 @@ def output_schema(spec: ReadSpec) -> pa.Schema:
 def find_rows(spec: ReadSpec, part: Part) -> tuple[pa.RecordBatch, np.ndarray]:
     """The rows that `part` gives, and their row numbers in the file, int64 `[rows]`."""
     (found,) = PartReader(spec).read([part])
-    positions = np.arange(part.rows) if found.kept is None else found.kept
-    return found.rows, positions + part.stripe.first_row + part.start
+    return found.rows, part.row_numbers(found.kept)
 
 
 class _OpenFiles:
@@ -270,7 +273,8 @@ def _cut(raw: Mapping[str, pa.Array], part: Part) -> Mapping[str, pa.Array]:
     """The part's rows of a stripe's."""
     if part.rows == part.stripe.rows:
         return raw
-    return {name: array.slice(part.start, part.rows) for name, array in raw.items()}
+    cut = {name: array.slice(part.start, part.span) for name, array in raw.items()}
+    return cut if part.step == 1 else _taken(cut, np.arange(0, part.span, part.step))
 
 
 def _taken(raw: Mapping[str, pa.Array], positions: np.ndarray | None) -> Mapping[str, pa.Array]:
@@ -282,8 +286,9 @@ def _taken(raw: Mapping[str, pa.Array], positions: np.ndarray | None) -> Mapping
 
 def _numbers(part: Part, positions: np.ndarray | None) -> int | np.ndarray:
     """Row numbers in the file of the rows at `positions`, for `canonical`."""
-    first = part.stripe.first_row + part.start
-    return first if positions is None else positions + first
+    if positions is None and part.step == 1:
+        return part.stripe.first_row + part.start
+    return part.row_numbers(positions)
 
 
 def _nulls(

@@ -12,7 +12,7 @@ from data.read.counting import Progress, count_kept
 from data.read.footers import FileSummary, Footer, read_good_footers
 from data.read.pruning import Pruned, prune_each
 from data.read.read_spec import ReadSpec
-from data.read.stripes import Part, hulls, shard_parts, whole
+from data.read.stripes import Part, hulls, shard_parts, slices, whole
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Plan:
     """What a shard reads in every epoch, and what comes of it."""
 
     parts: tuple[Part, ...]
-    """Row ranges of stripes, in the order of the files, each of at least one row."""
+    """Rows of stripes, in the order of the files, each of at least one row."""
     kept: np.ndarray | None
     """Rows of each part that pass `where` and the sampling, int64 `[parts]`; None when nothing is filtered."""
     rows: int
@@ -79,6 +79,8 @@ def plan(spec: ReadSpec, progress: Progress | None = None, checked: Checked | No
     checked = checked or check(spec)
     ranges, checked, pruned = _ranges(checked, spec)
     parts = shard_parts(ranges, spec.shard, spec.num_shards)
+    if spec.shuffled and spec.stripe_slices > 1:
+        parts = slices(parts, spec.stripe_slices)
     kept = count_kept(spec, parts, progress) if spec.filter_columns and parts else None
     rows = sum(part.rows for part in parts) if kept is None else int(kept.sum())
     exact = spec.on_bad == "error"

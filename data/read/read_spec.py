@@ -44,6 +44,9 @@ class ReadSpec:
     """Which of those rows are kept, and with what weight; adds the columns `sample_weight` and `sample_offset`."""
     interleave_stripes: int = 8
     """While shuffling, so many stripes (all decoded, in memory) take turns."""
+    stripe_slices: int = 1
+    """While shuffling, the rows of a stripe are dealt out to so many parts, which come at times of their own: rows that
+    lie together are spread over the epoch. The stripe is decoded for each of them."""
     drop_remainder: bool = False
     """Leave out an epoch's last batch when it has fewer than `batch_rows` rows."""
     on_bad: Literal["error", "skip"] = "error"
@@ -67,6 +70,7 @@ class ReadSpec:
             "shuffle_rows": 0,
             "seed": 0,
             "interleave_stripes": 1,
+            "stripe_slices": 1,
             "decode_threads": 0,
             "prefetch_batches": 0,
         }

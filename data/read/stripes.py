@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 
 @dataclass(frozen=True)
 class Stripe:
@@ -20,11 +22,22 @@ class Stripe:
 
 @dataclass(frozen=True)
 class Part:
-    """Rows `[start, start + rows)` of a stripe."""
+    """Rows `start`, `start + step`, … of a stripe, `rows` of them."""
 
     stripe: Stripe
     start: int
     rows: int
+    step: int = 1
+
+    @property
+    def span(self) -> int:
+        """Rows of the stripe from the part's first to its last."""
+        return (self.rows - 1) * self.step + 1
+
+    def row_numbers(self, positions: np.ndarray | None = None) -> np.ndarray:
+        """Row numbers in the file of the part's rows at `positions` (all of them by default), int64."""
+        places = np.arange(self.rows) if positions is None else positions
+        return self.stripe.first_row + self.start + places * self.step
 
 
 def whole(stripes: Sequence[Stripe]) -> list[Part]:
@@ -41,6 +54,15 @@ def hulls(parts: Sequence[Part]) -> list[Part]:
             part = Part(part.stripe, first.start, part.start + part.rows - first.start)
         joined.append(part)
     return joined
+
+
+def slices(parts: Sequence[Part], count: int) -> tuple[Part, ...]:
+    """Each part dealt out, row by row in turns, to `count` parts (fewer where it has fewer rows)."""
+    return tuple(
+        Part(part.stripe, part.start + first, -(-(part.rows - first) // count), count)
+        for part in parts
+        for first in range(min(count, part.rows))
+    )
 
 
 def shard_parts(parts: Sequence[Part], shard: int, num_shards: int) -> tuple[Part, ...]:

@@ -47,6 +47,7 @@ def read_spec(
         epochs=job.training.epochs,
         shuffle_rows=data.shuffle_rows,
         interleave_stripes=data.interleave_stripes,
+        stripe_slices=data.stripe_slices,
         drop_remainder=data.drop_remainder,
         sampling=sampling,
     )

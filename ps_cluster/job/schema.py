@@ -68,6 +68,11 @@ class DataSection(_Section):
     interleave_stripes: PositiveInt = Field(
         8, description="Stripes of training data that take turns while shuffling; all of them are in memory."
     )
+    stripe_slices: PositiveInt = Field(
+        2,
+        description="While shuffling, the rows of a stripe of training data are dealt out to so many parts that come at "
+        "times of their own, which spreads the rows of a user over the epoch. A stripe is decoded for each of them.",
+    )
     drop_remainder: bool = Field(
         False, description="Leave out the last batch of an epoch of training when it has fewer than `batch_size` rows."
     )

@@ -89,14 +89,19 @@ def read_plainly(
     stripes = {(path, i): rows for path in spec.paths for i, rows in enumerate(stripes_of(path))}
     if ranges is None:
         ranges = [(path, i, 0, len(rows)) for (path, i), rows in stripes.items() if rows]
-    parts = deal([((path, i), start, rows) for path, i, start, rows in ranges], spec.shard, spec.num_shards)
+    dealt = deal([((path, i), start, rows) for path, i, start, rows in ranges], spec.shard, spec.num_shards)
+    turns = spec.stripe_slices if spec.shuffle_rows else 1
+    parts = [
+        (stripe, stripes[stripe][start : start + rows][turn::turns])
+        for stripe, start, rows in dealt
+        for turn in range(min(turns, rows))
+    ]
     reading = Reading()
     pending = [0] * (1 + len(spec.columns))
     for epoch in range(spec.epochs):
         pieces = []
-        for number, start, rows in pieces_of([rows for *_, rows in parts], spec, epoch):
-            stripe, first, part_rows = parts[number]
-            part = stripes[stripe][first : first + part_rows]
+        for number, start, rows in pieces_of([len(part) for _, part in parts], spec, epoch):
+            stripe, part = parts[number]
             lost = stripe in lost_stripes and any(map(keep, part))
             pieces.append(piece_of(part[start : start + rows], spec, keep, lost))
         windows = list(windows_of(pieces, spec, epoch))

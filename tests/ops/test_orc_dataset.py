@@ -46,7 +46,7 @@ def read(tmp_path_factory):
             if number:
                 writer.write_intermediate_footer()
             writer.writerows([(i, i / 2) for i in range(start, start + rows)])
-    parts = [(0, i, start, rows, 0, rows) for i, (start, rows) in enumerate(zip(starts, STRIPES))]
+    parts = [(0, i, start, rows, 0, rows, 1) for i, (start, rows) in enumerate(zip(starts, STRIPES))]
     return OrcRead(
         paths=(path.encode(),),
         file_keys=np.array([5], np.uint64),
@@ -160,7 +160,7 @@ def test_cardinality_is_what_was_said(read):
 
 
 def test_nothing_to_read_is_an_empty_stream(read):
-    assert list(OrcDataset(replace(read, parts=np.zeros([0, 6], np.int64), shuffle_rows=5))) == []
+    assert list(OrcDataset(replace(read, parts=np.zeros([0, 7], np.int64), shuffle_rows=5))) == []
     assert list(OrcDataset(replace(read, epochs=0))) == []
     assert list(OrcDataset(replace(read, start=(1, 0)))) == []
 

@@ -53,7 +53,8 @@ rows lost, nulls that were filled of each column.
 
 paths: [files].
 file_keys: int64 [files]: what sampling tells a file's rows from those of others by.
-parts: int64 [parts, 6]: file, stripe, first row of the stripe in the file, rows of the stripe, first row, rows.
+parts: int64 [parts, 7]: file, stripe, first row of the stripe in the file, rows of the stripe; first row in the stripe,
+  rows, step between them.
 kept: int64 [parts], rows that each part gives, or [0] when that is not known.
 columns: int64 [columns, 5]: source, kind (0 int64, 1 float, 2 list of int64), whether nulls stand for a value, that
   value, longest list (0: any).

@@ -115,7 +115,7 @@ int64_t BatchStream::FirstGroup(int64_t row, int64_t* before) const {
   for (int64_t g = 0; g < order.groups(); ++g) {
     int64_t rows = 0;
     for (const int64_t part : order.Group(g)) {
-      rows += plan_->kept.empty() ? plan_->parts[part].range.rows : plan_->kept[part];
+      rows += plan_->kept.empty() ? plan_->parts[part].rows : plan_->kept[part];
     }
     if (*before == row || *before + rows > row) return g;
     *before += rows;
@@ -162,7 +162,7 @@ Problem BatchStream::NextPiece(const Cancelled& cancelled, Run* piece, bool* end
       turn_ = 0;
       ++chunk_;
     }
-    const int64_t part_rows = plan_->parts[parts_[turn]].range.rows;
+    const int64_t part_rows = plan_->parts[parts_[turn]].rows;
     const int64_t start = ChunkStart(part_rows, chunk, size);
     const int64_t stop = ChunkStart(part_rows, chunk + 1, size);
     if (start == stop) continue;

@@ -1,6 +1,5 @@
 #include "ops/orc/reader/part_reader.h"
 
-#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,7 +13,7 @@ constexpr double kNarrowBelow = 0.75;
 class PartReading {
  public:
   PartReading(const ReadPlan& plan, const Part& part, StripeFile* file)
-      : plan_(plan), file_(plan.files[part.file]), stripe_file_(file), range_(part.range) {
+      : plan_(plan), file_(plan.files[part.file]), stripe_file_(file), range_(part.range), step_(part.step) {
     raw_.rows = range_.rows;
     raw_.columns.resize(plan.sources.size());
   }
@@ -31,8 +30,9 @@ class PartReading {
       problem = DecodeSources(/*first=*/false);
       if (problem) return problem;
     } else {
-      selected_.resize(raw_.rows);
-      std::iota(selected_.begin(), selected_.end(), 0);
+      selected_.reserve(raw_.rows / step_ + 1);
+      for (int64_t i = 0; i < raw_.rows; i += step_) selected_.push_back(static_cast<int32_t>(i));
+      all_ = step_ == 1;
     }
     problem = CheckTypes();
     if (problem) return problem;
@@ -73,7 +73,7 @@ class PartReading {
 
   void Select() {
     const std::vector<uint8_t> truth = Evaluate(plan_.where, raw_);
-    for (int64_t i = 0; i < raw_.rows; ++i) {
+    for (int64_t i = 0; i < raw_.rows; i += step_) {
       if (truth[i]) selected_.push_back(static_cast<int32_t>(i));
     }
     all_ = static_cast<int64_t>(selected_.size()) == raw_.rows;
@@ -173,30 +173,31 @@ class PartReading {
     out->rows = static_cast<int64_t>(selected_.size());
     out->all_kept = out->rows == out->part_rows;
     if (!out->all_kept) out->kept = std::move(selected_);
-    if (skipped_ == 0) return;
-    const auto shift = [&](std::vector<int32_t>* positions) {
-      for (int32_t& position : *positions) position += static_cast<int32_t>(skipped_);
+    if (skipped_ == 0 && step_ == 1) return;
+    const auto to_part = [&](std::vector<int32_t>* positions) {
+      for (int32_t& position : *positions) position = static_cast<int32_t>((position + skipped_) / step_);
     };
-    shift(&out->kept);
-    shift(&out->lost);
-    for (PartColumn& column : out->columns) shift(&column.nulls);
+    to_part(&out->kept);
+    to_part(&out->lost);
+    for (PartColumn& column : out->columns) to_part(&column.nulls);
   }
 
   const ReadPlan& plan_;
   const InputFile& file_;
   StripeFile* const stripe_file_;
   StripeRange range_;
+  const int64_t step_;
   RawRows raw_;
   std::vector<int32_t> selected_;  // positions in `raw_`, ascending
   bool all_ = false;               // whether `selected_` are all rows of `raw_`
-  int64_t skipped_ = 0;            // rows of the part before row 0 of `raw_`
+  int64_t skipped_ = 0;            // rows of the range before row 0 of `raw_`, a multiple of the step
 };
 
 }  // namespace
 
 Problem ReadPart(const ReadPlan& plan, const Part& part, FilePool* files, PartRows* rows) {
   const std::string& path = plan.files[part.file].path;
-  rows->part_rows = part.range.rows;
+  rows->part_rows = part.rows;
   std::unique_ptr<StripeFile> file;
   Problem problem = files->Take(path, &file);
   if (!problem) {
@@ -206,7 +207,7 @@ Problem ReadPart(const ReadPlan& plan, const Part& part, FilePool* files, PartRo
   }
   if (!problem || !plan.skip_bad) return problem;
   *rows = PartRows();
-  rows->part_rows = part.range.rows;
+  rows->part_rows = part.rows;
   rows->all_lost = true;
   return Problem();
 }

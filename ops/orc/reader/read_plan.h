@@ -21,7 +21,9 @@ struct InputFile {
 
 struct Part {
   int64_t file = 0;  // position in `ReadPlan.files`
-  StripeRange range;
+  StripeRange range;  // from its first row to its last
+  int64_t rows = 0;  // every `step`th of the range
+  int64_t step = 1;
 };
 
 struct ReadPlan {

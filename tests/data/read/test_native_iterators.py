@@ -18,7 +18,9 @@ from ops.orc_dataset import OrcDataset
 from tests.data.read.both_readers import COLUMNS, by_op, flat_batches, plain
 
 
-@pytest.mark.parametrize("how", [{}, {"shuffle_rows": 170, "interleave_stripes": 2}, {"drop_remainder": True}])
+@pytest.mark.parametrize(
+    "how", [{}, {"shuffle_rows": 170, "interleave_stripes": 2, "stripe_slices": 2}, {"drop_remainder": True}]
+)
 @pytest.mark.parametrize("on_bad", ["error", "skip"])
 def test_saved_iterators_give_exactly_the_rest(two_files, tmp_path, how, on_bad):
     spec = ReadSpec(two_files, COLUMNS, 100, epochs=2, seed=1, on_bad=on_bad, where=parse("score > 7.5"), **how)

@@ -112,6 +112,7 @@ def reads(draw):
         "where": where,
         "sampling": sampling,
         "interleave_stripes": draw(st.integers(1, 4)),
+        "stripe_slices": draw(st.integers(1, 4)),
         "drop_remainder": draw(st.booleans()),
         "on_bad": draw(st.sampled_from(["error", "skip", "skip"])),
         "decode_threads": draw(st.sampled_from([1, 2, 4])),

@@ -79,6 +79,7 @@ def layouts(draw):
         seed=draw(st.integers(0, 5)),
         where=parse(condition) if condition else None,
         interleave_stripes=draw(st.integers(1, 5)),
+        stripe_slices=draw(st.integers(1, 4)),
         drop_remainder=draw(st.booleans()),
         on_bad="skip" if bad else draw(st.sampled_from(("error", "skip"))),
     )
@@ -98,7 +99,7 @@ def read(spec, threads=1):
 
 
 def plainly(layout, spec, lost_stripes=()):
-    whole = plan(replace(spec, shard=0, num_shards=1))
+    whole = plan(replace(spec, shard=0, num_shards=1, stripe_slices=1))
     ranges = [(part.stripe.path, part.stripe.index, part.start, part.rows) for part in whole.parts]
     return read_plainly(spec, CONDITIONS[layout.condition], lost_stripes, ranges)
 
@@ -217,7 +218,10 @@ def test_a_damaged_stripe_is_left_out_whole_and_counted(tmp_path, layout, data):
         spec,
         CONDITIONS[layout.condition],
         [(spec.paths[number], index)],
-        [(p.stripe.path, p.stripe.index, p.start, p.rows) for p in plan(replace(spec, shard=0, num_shards=1)).parts],
+        [
+            (p.stripe.path, p.stripe.index, p.start, p.rows)
+            for p in plan(replace(spec, shard=0, num_shards=1, stripe_slices=1)).parts
+        ],
     )
     orc_files.damage_column(spec.paths[number], index, "id")
     assert read(spec) == expected.batches

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.read.stripes import Part, Stripe, hulls, shard_parts, whole
+from data.read.stripes import Part, Stripe, hulls, shard_parts, slices, whole
 
 FILES = st.lists(st.lists(st.integers(1, 30), max_size=6), max_size=4)
 
@@ -52,6 +52,16 @@ def test_at_most_one_stripe_fewer_than_shards_is_decoded_again(files, num_shards
     stripes = stripes_of(files)
     parts = sum(len(shard_parts(whole(stripes), shard, num_shards)) for shard in range(num_shards))
     assert parts <= len(stripes) + num_shards - 1
+
+
+@given(FILES, st.integers(1, 40))
+def test_slices_of_a_part_hold_its_rows_in_turns(files, count):
+    for part in whole(stripes_of(files)):
+        dealt = [one.row_numbers().tolist() for one in slices([part], count)]
+        rows = range(part.stripe.first_row, part.stripe.first_row + part.rows)
+        assert dealt == [list(rows[first::count]) for first in range(min(count, part.rows))]
+        for one, numbers in zip(slices([part], count), dealt):
+            assert (one.rows, one.span) == (len(numbers), numbers[-1] - numbers[0] + 1)
 
 
 def test_shards_move_through_the_stripes_side_by_side():
