@@ -70,8 +70,8 @@ class DataSection(_Section):
     )
     stripe_slices: PositiveInt = Field(
         2,
-        description="While shuffling, the rows of a stripe of training data are dealt out to so many parts that come at "
-        "times of their own, which spreads the rows of a user over the epoch. A stripe is decoded for each of them.",
+        description="While shuffling, the rows of a stripe are dealt out to so many parts that come at times of their "
+        "own, which spreads the rows of a user over the epoch. A stripe is decoded for each of them.",
     )
     drop_remainder: bool = Field(
         False, description="Leave out the last batch of an epoch of training when it has fewer than `batch_size` rows."

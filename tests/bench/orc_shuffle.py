@@ -52,7 +52,7 @@ def case(name: str, samples: Samples, full: bool) -> Result:
         _RANDOM: ("random", {}),
         _OURS: ("user", {}),
     }
-    seeds_of = {label: seeds for label in ways}
+    seeds_of = dict.fromkeys(ways, seeds)
     if full:
         ways[_AS_THEY_ARE] = ("user", {"shuffle_rows": 0})
         seeds_of[_AS_THEY_ARE] = seeds[:1]
@@ -81,8 +81,8 @@ def case(name: str, samples: Samples, full: bool) -> Result:
         compared=(
             f"synthetic log, one pass of a small DeepFM over {rows:,} rows, AUC on the {test_rows:,} rows after them, "
             f"{len(seeds)} seed{'s' * (len(seeds) > 1)}: sorted by user, in windows of {_WINDOW:,} rows over "
-            f"{_INTERLEAVE} interleaved parts, each 1/{_SLICES} of a stripe, against fully random order; the ratio is {GAP} over the loss of "
-            f"{theirs - ours:.5f} (standard error over seeds {error:.5f})\n" + "\n".join(lines)
+            f"{_INTERLEAVE} interleaved parts, each 1/{_SLICES} of a stripe, against fully random order; the ratio is "
+            f"{GAP} over the loss of {theirs - ours:.5f} (standard error over seeds {error:.5f})\n" + "\n".join(lines)
         ),
     )
 
