@@ -101,14 +101,24 @@ def test_large_windows_are_ordered_by_the_same_rule(tmp_path, read):
     count = 20_000
     with open(path, "wb") as file, pyorc.Writer(file, "struct<a:bigint,b:float>") as writer:
         writer.writerows([(i, 0.0) for i in range(count)])
-    parts = np.array([(0, 0, 0, count, 0, count)], np.int64)
+    parts = np.array([(0, 0, 0, count, 0, count, 1)], np.int64)
     shuffled = replace(read, paths=(path.encode(),), parts=parts, shuffle_rows=2**40, seed=9, batches=None)
     assert rows(shuffled) == permutation(count, key(9, 0, 1))
 
 
 WRONG = {
-    "parts: expected rows within a stripe of a file": {"parts": np.array([(0, 0, 0, 40, 30, 11)])},
-    "parts: expected rows within a stripe of a file ": {"parts": np.array([(1, 0, 0, 40, 0, 40)])},
+    "parts: expected rows within a stripe of a file": {"parts": np.array([(0, 0, 0, 40, 30, 11, 1)])},
+    "parts: expected rows within a stripe of a file ": {"parts": np.array([(1, 0, 0, 40, 0, 40, 1)])},
+    "parts: expected rows within a stripe of a file  ": {"parts": np.array([(0, 0, 0, 40, 1, 14, 3)])},
+    "parts: expected at least one row and a step of at least 1, found 4 and 0": {
+        "parts": np.array([(0, 0, 0, 40, 0, 4, 0)])
+    },
+    "parts: expected at least one row and a step of at least 1, found 4 and 9223372036854775807": {
+        "parts": np.array([(0, 0, 0, 40, 0, 4, 2**63 - 1)])
+    },
+    "parts: expected at least one row and a step of at least 1, found 2 and 9223372036854775807": {
+        "parts": np.array([(0, 0, 0, 40, 0, 2, 2**63 - 1)])
+    },
     "kept: expected one for each part": {"kept": np.array([1, 2])},
     "file_keys: expected 1 entries, found 2": {"file_keys": np.array([1, 2], np.uint64)},
     "where: expected one result, found 2": {"where": Condition(np.array([(2, 0, 0, 0, 0)] * 2), [], [])},

@@ -59,10 +59,11 @@ Status ReadParts(const Tensor& parts, const Tensor& kept, ReadPlan* plan) {
   for (int64_t p = 0; p < parts.dim_size(0); ++p) {
     const int64_t count = rows(p, 5), step = rows(p, 6);
     int64_t span;
-    if (count < 1 || step < 1 || __builtin_mul_overflow(count - 1, step, &span)) {
+    if (count < 1 || step < 1 || __builtin_mul_overflow(count - 1, step, &span) ||
+        __builtin_add_overflow(span, 1, &span)) {
       return InvalidArgument("parts: expected at least one row and a step of at least 1, found ", count, " and ", step);
     }
-    plan->parts.push_back({rows(p, 0), {rows(p, 1), rows(p, 2), rows(p, 3), rows(p, 4), span + 1}, count, step});
+    plan->parts.push_back({rows(p, 0), {rows(p, 1), rows(p, 2), rows(p, 3), rows(p, 4), span}, count, step});
   }
   const auto numbers = kept.flat<int64_t>();
   plan->kept.assign(numbers.data(), numbers.data() + numbers.size());
