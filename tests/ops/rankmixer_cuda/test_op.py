@@ -36,6 +36,21 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+def test_units_that_are_dropped_are_those_of_the_cpu_kernels() -> None:
+    import tensorflow as tf
+
+    from ops.library import load_rankmixer
+
+    problem = BlockProblem(9, 4, 32, 48, dropout=0.3)
+    _, x, weights = random_block(problem, 2)
+    seed = np.array([-5, 1 << 40], np.int64)
+    inputs = [tf.constant(array, tf.float32) for array in (x, *weights)]
+    y, *_ = load_rankmixer().ps_cluster_rankmixer_block(*inputs, tf.constant(seed), dropout=0.3)
+    # One unit more or less would be an error of a tenth.
+    assert error(y.numpy(), reference.forward(problem, x, weights, seed).y).worst < 1e-4
+    assert error(emulated.run_forward(problem, x, weights, seed).y, y.numpy().astype(np.float64)).worst < 1e-4
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("keep", [True, False])
 @pytest.mark.parametrize("norm", NORMS)
