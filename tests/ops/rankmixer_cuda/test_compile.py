@@ -42,11 +42,12 @@ def kernels(unit: str, architecture: str, made: Path) -> list[tuple[str, int, in
         pytest.param("block_float32.cu", marks=pytest.mark.slow),
     ],
 )
-def test_no_kernel_spills_registers_and_two_blocks_fit(unit: str, architecture: str, tmp_path: Path) -> None:
+def test_kernels_keep_to_their_registers_and_two_blocks_fit(unit: str, architecture: str, tmp_path: Path) -> None:
     found = kernels(unit, architecture, tmp_path / "cubin")
     assert len(found) > 20
-    # The products in three parts need the most; one of them parks a few words outside its loop.
-    assert [kernel for kernel in found if kernel[2] > 64 * ("PrecisionE1" in kernel[0])] == []
+    # float32's operands take twice the registers of narrow ones: its products park a few words.
+    allowed = 64 if unit == "block_float32.cu" else 0
+    assert [kernel for kernel in found if kernel[2] > allowed] == []
     # 65,536 registers, 256 threads a block.
     assert [kernel for kernel in found if kernel[1] > 128] == []
 
