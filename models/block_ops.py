@@ -19,12 +19,13 @@ Network = Callable[[tf.Tensor], tf.Tensor]
 
 
 class BlockNorms(NamedTuple):
-    """Weights of a block's two norms, `[D]` each; with `pre_rms` the betas are `[0]`."""
+    """Weights of a block's two norms, `[D]` each; with `pre_rms` the betas are `[0]`. A gamma of None stands for ones,
+    its beta for zeros: the step is left out."""
 
-    gamma1: tf.Tensor
-    beta1: tf.Tensor
-    gamma2: tf.Tensor
-    beta2: tf.Tensor
+    gamma1: tf.Tensor | None
+    beta1: tf.Tensor | None
+    gamma2: tf.Tensor | None
+    beta2: tf.Tensor | None
 
 
 def mix(tokens: tf.Tensor) -> tf.Tensor:
@@ -47,16 +48,18 @@ def wide(values: tf.Tensor) -> tf.Tensor:
     return tf.cast(values, tf.float32) if values.dtype.size == 2 else values
 
 
-def layer_norm(values: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, epsilon: float) -> tf.Tensor:
+def layer_norm(values: tf.Tensor, gamma: tf.Tensor | None, beta: tf.Tensor | None, epsilon: float) -> tf.Tensor:
     """`gamma * (x - mean) / sqrt(variance + epsilon) + beta` over the last axis, with the biased variance."""
     centred = values - tf.reduce_mean(values, axis=-1, keepdims=True)
     variance = tf.reduce_mean(tf.square(centred), axis=-1, keepdims=True)
-    return centred * tf.math.rsqrt(variance + epsilon) * gamma + beta
+    normed = centred * tf.math.rsqrt(variance + epsilon)
+    return normed if gamma is None else normed * gamma + beta
 
 
-def rms_norm(values: tf.Tensor, gamma: tf.Tensor, epsilon: float) -> tf.Tensor:
+def rms_norm(values: tf.Tensor, gamma: tf.Tensor | None, epsilon: float) -> tf.Tensor:
     """`gamma * x / sqrt(mean of x² + epsilon)` over the last axis."""
-    return values * tf.math.rsqrt(tf.reduce_mean(tf.square(values), axis=-1, keepdims=True) + epsilon) * gamma
+    normed = values * tf.math.rsqrt(tf.reduce_mean(tf.square(values), axis=-1, keepdims=True) + epsilon)
+    return normed if gamma is None else normed * gamma
 
 
 def gelu(values: tf.Tensor, kind: str) -> tf.Tensor:
@@ -84,7 +87,7 @@ def composed_block(tokens: tf.Tensor, norms: BlockNorms, options: BlockOptions, 
     The network sees tokens first: a product for each token is then one batched product, the fastest composed form.
     """
     dtype = tokens.dtype
-    gamma1, beta1, gamma2, beta2 = (wide(weight) for weight in norms)
+    gamma1, beta1, gamma2, beta2 = (None if weight is None else wide(weight) for weight in norms)
     if options.norm == "post_ln":
         mixed = layer_norm(wide(mix(tokens)) + wide(tokens), gamma1, beta1, options.epsilon)
         mixed = tf.cast(tf.transpose(mixed, [1, 0, 2]), dtype)

@@ -98,6 +98,7 @@ class ExpertsBlock(tf_keras.layers.Layer):
     ) -> None:
         super().__init__(name=name, dtype=dtype, autocast=False)
         self.options = options
+        self.plain_norm2 = False  # as in `RankMixerBlock`
         inner = 2 * hidden if options.activation == "swiglu" else hidden
         shifted = options.norm == "post_ln"
         whole = experts * hidden  # weights start as in the plain network of this width
@@ -125,6 +126,8 @@ class ExpertsBlock(tf_keras.layers.Layer):
                 for weight in (self.gamma1, self.beta1, self.gamma2, self.beta2)
             )
         )
+        if self.plain_norm2:
+            norms = norms._replace(gamma2=None, beta2=None)
         weights = ExpertWeights(*(tf.cast(weight, dtype) for weight in (self.w1, self.b1, self.w2, self.b2)))
         sparse_gates: list[tf.Tensor] = []
 

@@ -94,6 +94,7 @@ class RankMixer(tf_keras.layers.Layer):
             self.sparsity = SparsityControl(
                 experts.target_active, experts.penalty_start, experts.penalty_factor, name=f"{name}/sparsity"
             )
+        self.plain_final_norm = False  # whether final_gamma is ones: export may have it in the head
         self.final_gamma = add_weight(self, "final_gamma", (dim,), ones, seed) if config.norm == "pre_rms" else None
         self.head = ClickHead(dim, seed=seed, name=f"{name}/click")
         self.built = True
@@ -126,5 +127,5 @@ class RankMixer(tf_keras.layers.Layer):
                 tokens = block(tokens, training=training)
         tokens = tf.cast(tokens, tf.float32)
         if self.final_gamma is not None:
-            tokens = rms_norm(tokens, self.final_gamma, self.epsilon)
+            tokens = rms_norm(tokens, None if self.plain_final_norm else self.final_gamma, self.epsilon)
         return self.head(tf.reduce_mean(tokens, axis=1)), gates

@@ -52,6 +52,7 @@ class RankMixerBlock(tf_keras.layers.Layer):
         super().__init__(name=name, dtype=dtype, autocast=False)
         self.options = options
         self.fused = fused
+        self.plain_norm2 = False  # whether gamma2 is ones, beta2 zeros: export may have them in what reads the result
         hidden = expansion * dim
         inner = 2 * hidden if options.activation == "swiglu" else hidden
         shifted = options.norm == "post_ln"
@@ -78,6 +79,8 @@ class RankMixerBlock(tf_keras.layers.Layer):
                 keep=bool(training),
             )
         norms = BlockNorms(weights.gamma1, weights.beta1, weights.gamma2, weights.beta2)
+        if self.plain_norm2:
+            norms = norms._replace(gamma2=None, beta2=None)
 
         def drop(hidden: tf.Tensor) -> tf.Tensor:
             return self.dropout(hidden, training=training)

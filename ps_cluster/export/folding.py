@@ -7,6 +7,7 @@ of the model, whose layers then leave the step out:
   Pooling and padding are linear, so Σ (e P) = (Σ e) P.
 - The scale of dot attention: (q (M / √d)) · e = ((q M) · e) / √d; a learned query is divided by √d itself.
 - DeepFM with several dense fields: `ps_cluster.export.folded_deepfm`.
+- RankMixer: `ps_cluster.export.folded_rankmixer`.
 - A cross layer of DCN-v2 of a rank r above half the width: x (U V) + b = (x U) V + b, one product of width² in place of
   two of r · width.
 
@@ -26,7 +27,9 @@ from models.dcn import DCN
 from models.deepfm import DeepFM
 from models.features import Features
 from models.mlp import Linear
+from models.rankmixer import RankMixer
 from ps_cluster.export.folded_deepfm import FoldedDeepFM
+from ps_cluster.export.folded_rankmixer import fold_rankmixer
 
 _DENSE_FIELDS = 4
 """From so many on, DeepFM's fields are fewer operations folded."""
@@ -51,7 +54,9 @@ def fold(model: Ranker) -> Folded:
     projections = _fold_projections(model.features)
     words = [f"{model.features.projections[name].name}: into the rows of table {name}" for name in projections]
     words += _fold_attention(model.features)
-    if isinstance(model.body, DCN):
+    if isinstance(model.body, RankMixer):
+        words += fold_rankmixer(model.body)
+    elif isinstance(model.body, DCN):
         words += _fold_crosses(model.body)
     elif isinstance(model.body, DeepFM) and sum(width == 1 for width in model.features.widths) >= _DENSE_FIELDS:
         model.body = FoldedDeepFM(model.body, model.features.widths)

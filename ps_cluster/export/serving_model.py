@@ -9,6 +9,7 @@ from typing import Literal
 import tensorflow as tf
 
 from models.build import build_model
+from models.fused import choose
 from ps_cluster.checkpoint.dense import load_dense
 from ps_cluster.checkpoint.finding import Checkpoint
 from ps_cluster.embedding.table_saves import check_layout
@@ -36,7 +37,8 @@ class ServingModel(tf.Module):
 
     def __init__(self, job: Job, checkpoint: Checkpoint, form: Form = "plain", *, folding: bool = True):
         super().__init__(name="ranker")
-        model = build_model(job.model, inputs_of(job), job.training.seed)
+        fused = form == "ops" and choose(job.model).fused
+        model = build_model(job.model, inputs_of(job), job.training.seed, fused=fused)
         load_dense(checkpoint, model)
         folded = fold(model) if folding else Folded({}, [])
         self.folded = tuple(folded.words)

@@ -22,6 +22,9 @@ INTO_ROWS = "features/item/projection: into the rows of table item"
 INTO_METRIC = "features/history/attention/dot: the scale into features/history/attention/dot/metric"
 INTO_QUERY = "features/history/attention/dot: the scale into features/history/attention/query"
 DCN = {"name": "dcn", "hidden": [4]}
+RANKMIXER = {"name": "rankmixer", "tokens": 2, "dim": 8, "layers": 2}
+PRE_RMS = {"norm": "pre_rms", "activation": "swiglu"}
+INTO_HEAD = "rankmixer: final_gamma into rankmixer/click"
 
 # Changes of the job, and what is folded.
 CASES: dict[str, tuple[dict, list[str]]] = {
@@ -34,6 +37,22 @@ CASES: dict[str, tuple[dict, list[str]]] = {
     "crosses of high rank": (
         {"model": {**DCN, "cross_rank": 15}},
         [INTO_METRIC, "dcn/cross_0: its two products into one", "dcn/cross_1: its two products into one"],
+    ),
+    "norms behind": (
+        {"model": RANKMIXER},
+        [INTO_METRIC, "rankmixer/block_1: gamma2 and beta2 into rankmixer/click"],
+    ),
+    "norms before": (
+        {"model": {**RANKMIXER, **PRE_RMS}},
+        [INTO_METRIC, *(f"rankmixer/block_{n}: gamma2 into w1" for n in (0, 1)), INTO_HEAD],
+    ),
+    "norms before experts": (
+        {"model": {**RANKMIXER, **PRE_RMS, "layers": 1, "experts": {"count": 2}}},
+        [INTO_METRIC, "rankmixer/block_0: gamma2 into w1 and router", INTO_HEAD],
+    ),
+    "norms behind experts": (
+        {"model": {**RANKMIXER, "layers": 1, "experts": {"count": 2}}},
+        [INTO_METRIC, "rankmixer/block_0: gamma2 and beta2 into rankmixer/click"],
     ),
     "crosses of low rank": ({"model": {**DCN, "cross_rank": 2}}, [INTO_METRIC]),
 }
