@@ -13,6 +13,10 @@ constexpr int64_t kLargestBlock = int64_t{256} << 20;
 
 }  // namespace
 
+Arena::~Arena() {
+  for (const auto& [block, bytes] : blocks_) munmap(block, bytes);
+}
+
 char* Arena::Take() {
   std::lock_guard<std::mutex> lock(mutex_);
   char* unit;
@@ -31,7 +35,8 @@ char* Arena::Take() {
 void Arena::Give(char* unit) {
   std::lock_guard<std::mutex> lock(mutex_);
   free_.push_back(unit);
-  if (--taken_ == 0) Unmap();
+  if (--taken_ > 0) return;
+  for (const auto& [block, bytes] : blocks_) madvise(block, bytes, MADV_DONTNEED);
 }
 
 void Arena::Map() {
@@ -53,14 +58,6 @@ void Arena::Map() {
   mapped_bytes_ += bytes;
   next_ = block;
   end_ = block + bytes;
-}
-
-void Arena::Unmap() {
-  for (const auto& [block, bytes] : blocks_) munmap(block, bytes);
-  blocks_.clear();
-  free_.clear();
-  mapped_bytes_ = 0;
-  next_ = end_ = nullptr;
 }
 
 }  // namespace ps_cluster

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "ops/cc/table/readers.h"
+
 namespace ps_cluster {
 
 // Rows and indices take the same units, so that what one frees another can use whatever the table grows into. Blocks
@@ -16,20 +18,22 @@ namespace ps_cluster {
 class Arena {
  public:
   explicit Arena(int64_t unit_bytes) : unit_bytes_(unit_bytes) {}
-  ~Arena() { Unmap(); }
+  ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
   int64_t unit_bytes() const { return unit_bytes_; }
+  // Of what is too small for units, and of `Inside`.
+  Readers& readers() { return readers_; }
   // Not cleared. Throws std::bad_alloc.
   char* Take();
   void Give(char* unit);
 
  private:
   void Map();
-  void Unmap();
 
   const int64_t unit_bytes_;
+  Readers readers_;
   std::mutex mutex_;
   std::vector<std::pair<char*, int64_t>> blocks_;  // with their bytes
   int64_t mapped_bytes_ = 0;

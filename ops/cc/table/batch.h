@@ -79,11 +79,11 @@ void WalkItems(SubTable* subs, const BatchItem* begin, const BatchItem* end, con
       latches.Take(taken);
       SubTable& sub = subs[taken->sub];
       if (walk.changes) sub.Sync();
-      sub.PrefetchIndex(taken->hash);
+      sub.Seek(taken->hash);
     }
   };
   const auto fetch = [&](const BatchItem* to) {
-    for (; fetched != to; ++fetched) subs[fetched->sub].PrefetchRow(fetched->hash, walk.lines, walk.changes);
+    for (; fetched != to; ++fetched) subs[fetched->sub].PrefetchRows(fetched->hash, walk.lines, walk.changes);
   };
   take(behind(begin));
   fetch(taken);

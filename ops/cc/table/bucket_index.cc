@@ -9,26 +9,28 @@ namespace ps_cluster {
 namespace {
 
 // Share of slots in use beyond which an index grows.
-constexpr double kLoad = 0.85;
+constexpr double kLoad = 0.65;
 constexpr double kGrowth = 1.25;
 
 alignas(64) Bucket empty_bucket = {};
-Bucket* empty_chunks[] = {&empty_bucket};
 
 int Log2(int64_t n) { return 63 - __builtin_clzll(static_cast<uint64_t>(n)); }
 
 }  // namespace
 
-BucketIndex::BucketIndex() : chunks_(empty_chunks) {}
+BucketIndex::Directory BucketIndex::empty_directory_ = {0, 0, {&empty_bucket}};
+
+BucketIndex::BucketIndex() : directory_(&empty_directory_) {}
+
+BucketIndex::~BucketIndex() { Release(); }
 
 void BucketIndex::Init(Arena* arena) {
   arena_ = arena;
   chunk_shift_ = Log2(arena->unit_bytes() / static_cast<int64_t>(sizeof(Bucket)));
-  chunk_mask_ = (uint32_t{1} << chunk_shift_) - 1;
 }
 
 void BucketIndex::Insert(uint64_t hash, uint32_t ref) {
-  for (uint32_t b = Home(hash);; b = Next(b)) {
+  for (uint32_t b = Home(hash, buckets_);; b = Next(b)) {
     Bucket* bucket = At(b);
     const uint32_t empty = bucket->Match(0);
     if (empty != 0) {
@@ -43,7 +45,7 @@ void BucketIndex::Insert(uint64_t hash, uint32_t ref) {
 }
 
 void BucketIndex::Erase(uint64_t hash, uint32_t ref) {
-  for (uint32_t b = Home(hash);; b = Next(b)) {
+  for (uint32_t b = Home(hash, buckets_);; b = Next(b)) {
     Bucket* bucket = At(b);
     for (uint32_t mask = bucket->Match(Tag(hash)); mask != 0; mask &= mask - 1) {
       const int slot = __builtin_ctz(mask);
@@ -57,7 +59,7 @@ void BucketIndex::Erase(uint64_t hash, uint32_t ref) {
 }
 
 void BucketIndex::Replace(uint64_t hash, uint32_t ref, uint32_t by) {
-  for (uint32_t b = Home(hash);; b = Next(b)) {
+  for (uint32_t b = Home(hash, buckets_);; b = Next(b)) {
     Bucket* bucket = At(b);
     for (uint32_t mask = bucket->Match(Tag(hash)); mask != 0; mask &= mask - 1) {
       uint32_t& found = bucket->refs[__builtin_ctz(mask)];
@@ -69,31 +71,37 @@ void BucketIndex::Replace(uint64_t hash, uint32_t ref, uint32_t by) {
 }
 
 uint32_t BucketIndex::NextBuckets() const {
-  const uint32_t unit = chunk_mask_ + 1;
+  const uint32_t unit = this->unit();
   if (buckets_ < unit / 4) return std::max<uint32_t>(1, buckets_ * 2);
   const uint32_t wanted = static_cast<uint32_t>(buckets_ * kGrowth) + 1;
   return wanted < unit ? wanted : (wanted + unit - 1) / unit * unit;
 }
 
 void BucketIndex::Grow(const std::vector<std::pair<uint64_t, uint32_t>>& entries) {
-  const uint32_t unit = chunk_mask_ + 1;
+  const uint32_t unit = this->unit();
   const uint32_t wanted = NextBuckets();
+  const bool keeps = buckets_ >= unit;
+  std::vector<Bucket*> chunks;
   if (wanted < unit) {
     void* memory = std::aligned_alloc(sizeof(Bucket), wanted * sizeof(Bucket));
     if (memory == nullptr) throw std::bad_alloc();
-    Release();
-    list_.assign(1, static_cast<Bucket*>(memory));
+    chunks.push_back(static_cast<Bucket*>(memory));
   } else {
-    list_.reserve(wanted >> chunk_shift_);
-    if (buckets_ < unit) Release();
     // The units that are there stay: never are an old and a new index alive together.
-    while (list_.size() < wanted >> chunk_shift_) {
-      list_.push_back(reinterpret_cast<Bucket*>(arena_->Take()));
-      buckets_ = static_cast<uint32_t>(list_.size()) << chunk_shift_;
+    if (keeps) chunks = Chunks();
+    const size_t kept = chunks.size();
+    chunks.reserve(wanted >> chunk_shift_);
+    try {
+      while (chunks.size() < wanted >> chunk_shift_) chunks.push_back(reinterpret_cast<Bucket*>(arena_->Take()));
+    } catch (const std::bad_alloc&) {
+      for (size_t i = kept; i < chunks.size(); ++i) arena_->Give(reinterpret_cast<char*>(chunks[i]));
+      throw;
     }
   }
-  buckets_ = wanted;
-  chunks_ = list_.data();
+  Directory* const before = directory_.load(std::memory_order_relaxed);
+  Publish(chunks, wanted);
+  if (!keeps && before != &empty_directory_) arena_->readers().Retire(before->chunks[0]);
+  Retire(before);
   for (uint32_t b = 0; b < buckets_; b += unit) {
     std::memset(static_cast<void*>(At(b)), 0, std::min(unit, buckets_ - b) * sizeof(Bucket));
   }
@@ -101,29 +109,51 @@ void BucketIndex::Grow(const std::vector<std::pair<uint64_t, uint32_t>>& entries
   limit_ = std::max<int64_t>(1, static_cast<int64_t>(buckets_ * double{kBucketSlots} * kLoad));
   constexpr size_t kAhead = 8;
   for (size_t i = 0; i < entries.size(); ++i) {
-    if (i + kAhead < entries.size()) Prefetch(entries[i + kAhead].first);
+    if (i + kAhead < entries.size()) Seek(entries[i + kAhead].first);
     Insert(entries[i].first, entries[i].second);
   }
 }
 
+void BucketIndex::Publish(const std::vector<Bucket*>& chunks, uint32_t buckets) {
+  void* memory = std::malloc(sizeof(Directory) + chunks.size() * sizeof(Bucket*));
+  if (memory == nullptr) throw std::bad_alloc();
+  Directory* const directory = new (memory) Directory;
+  directory->buckets = buckets;
+  directory->chunk_shift = chunk_shift_;
+  std::copy(chunks.begin(), chunks.end(), directory->chunks);
+  buckets_ = buckets;
+  directory_.store(directory, std::memory_order_release);
+}
+
+void BucketIndex::Retire(Directory* directory) {
+  if (directory != &empty_directory_) arena_->readers().Retire(directory);
+}
+
+std::vector<Bucket*> BucketIndex::Chunks() const {
+  const Directory* const directory = directory_.load(std::memory_order_relaxed);
+  const uint32_t chunks = (buckets_ + unit() - 1) >> chunk_shift_;
+  return std::vector<Bucket*>(directory->chunks, directory->chunks + chunks);
+}
+
 void BucketIndex::Clear() {
   Release();
-  buckets_ = 0;
   size_ = limit_ = 0;
 }
 
 void BucketIndex::Release() {
-  const uint32_t unit = chunk_mask_ + 1;
-  for (Bucket* chunk : list_) {
-    if (buckets_ < unit) {
-      std::free(chunk);
-    } else {
+  Directory* const before = directory_.load(std::memory_order_relaxed);
+  const std::vector<Bucket*> chunks = Chunks();
+  const bool from_arena = buckets_ >= unit();
+  directory_.store(&empty_directory_, std::memory_order_release);
+  buckets_ = 0;
+  for (Bucket* chunk : chunks) {
+    if (from_arena) {
       arena_->Give(reinterpret_cast<char*>(chunk));
+    } else {
+      arena_->readers().Retire(chunk);
     }
   }
-  list_.clear();
-  buckets_ = 0;
-  chunks_ = empty_chunks;
+  Retire(before);
 }
 
 }  // namespace ps_cluster

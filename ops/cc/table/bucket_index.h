@@ -2,6 +2,7 @@
 #ifndef PS_CLUSTER_OPS_TABLE_BUCKET_INDEX_H_
 #define PS_CLUSTER_OPS_TABLE_BUCKET_INDEX_H_
 
+#include <atomic>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -38,13 +39,14 @@ struct alignas(64) Bucket {
 static_assert(sizeof(Bucket) == 64, "a bucket is one cache line");
 
 // Of a 64-bit hash the lowest 8 bits give the tag and the 32 above them the bucket; the topmost 24 are free for the
-// choice of the sub-table. Not thread-safe.
+// choice of the sub-table. Changes need the sub-table's latch. `Seek` and `Match` may run beside them and then give
+// any references, without ever leaving the index's memory.
 class BucketIndex {
  public:
   static constexpr uint32_t kNone = 0xffffffff;
 
   BucketIndex();
-  ~BucketIndex() { Release(); }
+  ~BucketIndex();
   BucketIndex(const BucketIndex&) = delete;
   BucketIndex& operator=(const BucketIndex&) = delete;
   void Init(Arena* arena);
@@ -53,20 +55,34 @@ class BucketIndex {
   bool full() const { return size_ >= limit_; }
   int64_t size() const { return size_; }
 
-  void Prefetch(uint64_t hash) const { ps_cluster::Prefetch(At(Home(hash))); }
-
-  // The first reference that may be the key's, or kNone.
-  uint32_t Guess(uint64_t hash) const {
-    const Bucket* bucket = At(Home(hash));
+  // Where the search for a hash begins, its line on the way.
+  const Bucket* Seek(uint64_t hash) const {
+    const Directory* directory = directory_.load(std::memory_order_acquire);
+    const Bucket* bucket = directory->At(Home(hash, directory->buckets));
+    Prefetch(bucket);
+    return bucket;
+  }
+  // The first reference in a bucket that may be the key's, or kNone, and then whether it may lie in another one.
+  static uint32_t Match(const Bucket* bucket, uint64_t hash, bool* elsewhere) {
     const uint32_t mask = bucket->Match(Tag(hash));
+    *elsewhere = bucket->passed != 0;
     return mask != 0 ? bucket->refs[__builtin_ctz(mask)] : kNone;
+  }
+
+  // guess(ref) for every reference that may be the key's.
+  template <class Guess>
+  void ForEachGuess(uint64_t hash, const Guess& guess) const {
+    Find(hash, [&guess](uint32_t ref) {
+      guess(ref);
+      return false;
+    });
   }
 
   // The reference for which `is_it(ref)` is true, or kNone.
   template <class IsIt>
   uint32_t Find(uint64_t hash, const IsIt& is_it) const {
     const uint8_t tag = Tag(hash);
-    for (uint32_t b = Home(hash);; b = Next(b)) {
+    for (uint32_t b = Home(hash, buckets_);; b = Next(b)) {
       const Bucket* bucket = At(b);
       for (uint32_t mask = bucket->Match(tag); mask != 0; mask &= mask - 1) {
         const uint32_t ref = bucket->refs[__builtin_ctz(mask)];
@@ -86,26 +102,38 @@ class BucketIndex {
   void Clear();
 
  private:
+  // The chunks of an index of one size; never changed once it is seen.
+  struct Directory {
+    uint32_t buckets = 0;
+    uint32_t chunk_shift = 0;  // buckets of a unit of the arena
+    Bucket* chunks[1];         // as many as there are
+
+    Bucket* At(uint32_t b) const { return chunks[b >> chunk_shift] + (b & ((uint32_t{1} << chunk_shift) - 1)); }
+  };
+  static Directory empty_directory_;  // one bucket that stays empty
+
   static uint8_t Tag(uint64_t hash) {
     const uint8_t tag = static_cast<uint8_t>(hash);
     return tag + (tag == 0);
   }
-  uint32_t Home(uint64_t hash) const {
-    return static_cast<uint32_t>(((hash >> 8 & 0xffffffff) * buckets_) >> 32);
+  static uint32_t Home(uint64_t hash, uint32_t buckets) {
+    return static_cast<uint32_t>(((hash >> 8 & 0xffffffff) * buckets) >> 32);
   }
   uint32_t Next(uint32_t b) const { return b + 1 >= buckets_ ? 0 : b + 1; }
-  Bucket* At(uint32_t b) const { return chunks_[b >> chunk_shift_] + (b & chunk_mask_); }
+  Bucket* At(uint32_t b) const { return directory_.load(std::memory_order_relaxed)->At(b); }
+  uint32_t unit() const { return uint32_t{1} << chunk_shift_; }
   uint32_t NextBuckets() const;
+  void Publish(const std::vector<Bucket*>& chunks, uint32_t buckets);
+  void Retire(Directory* directory);
+  std::vector<Bucket*> Chunks() const;
   void Release();
 
-  Bucket** chunks_;  // of `list_`; without any bucket one that is empty
+  std::atomic<Directory*> directory_;
   uint32_t buckets_ = 0;
-  int chunk_shift_ = 0;  // buckets of a unit of the arena
-  uint32_t chunk_mask_ = 0;
-  Arena* arena_ = nullptr;
+  int chunk_shift_ = 0;
   int64_t size_ = 0;
   int64_t limit_ = 0;
-  std::vector<Bucket*> list_;  // a single one that is less than a unit is not the arena's
+  Arena* arena_ = nullptr;
 };
 
 }  // namespace ps_cluster

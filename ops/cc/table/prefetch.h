@@ -7,7 +7,7 @@ namespace ps_cluster {
 // Not `__builtin_prefetch`: to GCC a function that does nothing else has no effect, and it drops the call of it.
 inline void Prefetch(const void* at) {
 #if defined(__x86_64__)
-  asm volatile("prefetcht0 %0" : : "m"(*static_cast<const char*>(at)));
+  asm volatile("prefetcht1 %0" : : "m"(*static_cast<const char*>(at)));
 #elif defined(__aarch64__)
   asm volatile("prfm pldl1keep, %0" : : "Q"(*static_cast<const char*>(at)));
 #else

@@ -3,12 +3,15 @@
 #define PS_CLUSTER_OPS_TABLE_ROW_LAYOUT_H_
 
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "ops/cc/table/table.h"
 #include "ops/cc/table/table_spec.h"
 
 namespace ps_cluster {
+
+constexpr int kMostClasses = 8;  // a reference to a row has three bits for it
 
 // What every row starts with. The hour of its last update lies behind it where the table evicts by hours.
 struct RowHeader {
@@ -19,6 +22,32 @@ struct RowHeader {
 
 inline RowHeader* HeaderOf(char* row) { return reinterpret_cast<RowHeader*>(row); }
 inline const RowHeader* HeaderOf(const char* row) { return reinterpret_cast<const RowHeader*>(row); }
+
+// For short rows: without the call that `memcpy` is, and in words that are as wide as the machine's.
+inline void CopyBytes(const char* from, int64_t bytes, char* to) {
+  for (; bytes >= 64; bytes -= 64, from += 64, to += 64) std::memcpy(to, from, 64);
+  if (bytes & 32) {
+    std::memcpy(to, from, 32);
+    from += 32;
+    to += 32;
+  }
+  if (bytes & 16) {
+    std::memcpy(to, from, 16);
+    from += 16;
+    to += 16;
+  }
+  if (bytes & 8) {
+    std::memcpy(to, from, 8);
+    from += 8;
+    to += 8;
+  }
+  if (bytes & 4) {
+    std::memcpy(to, from, 4);
+    from += 4;
+    to += 4;
+  }
+  if (bytes & 2) std::memcpy(to, from, 2);
+}
 
 struct RowClass {
   int dim = 0;
@@ -38,6 +67,7 @@ class RowLayout {
   ValueType value_type() const { return value_type_; }
   int value_bytes() const { return value_type_ == ValueType::kFloat32 ? 4 : 2; }
 
+  int header_bytes() const { return header_bytes_; }
   char* Values(char* row) const { return row + header_bytes_; }
   const char* Values(const char* row) const { return row + header_bytes_; }
   float* Slots(int row_class, char* row) const {

@@ -2,6 +2,7 @@
 #ifndef PS_CLUSTER_OPS_TABLE_ROW_SLABS_H_
 #define PS_CLUSTER_OPS_TABLE_ROW_SLABS_H_
 
+#include <atomic>
 #include <cstdint>
 #include <vector>
 
@@ -16,26 +17,42 @@ struct RowBits {
   uint64_t pending;  // the running snapshot has yet to take it
 };
 
+// What follows from a row's size and the arena's units.
+struct SlabShape {
+  uint64_t stride = 0;      // bytes from row to row
+  uint32_t slab_rows = 0;   // of a slab at its full size
+  bool from_arena = false;  // slabs of full size
+  int shift = 0;            // bits of a row's number that tell where it lies in its slab
+  uint32_t mask = 0;
+
+  // `bases`: of the slabs' first rows.
+  char* At(char* const* bases, uint32_t row) const { return bases[row >> shift] + uint64_t{row & mask} * stride; }
+};
+
 // A row never moves within its slab, so that its number stays good for its life. The first slab starts with a few
-// rows and doubles, so that a tiny table stays tiny. Not thread-safe.
+// rows and doubles, so that a tiny table stays tiny. Needs the sub-table's latch; `SlabShape::At` does not, with the
+// number of a row that is there.
 class RowSlabs {
  public:
   static constexpr uint32_t kNone = 0xffffffff;
   static constexpr int kNumberBits = 29;
 
   RowSlabs() = default;
-  ~RowSlabs() { Clear(); }
+  ~RowSlabs();
   RowSlabs(const RowSlabs&) = delete;
   RowSlabs& operator=(const RowSlabs&) = delete;
-  void Init(Arena* arena, int64_t stride);
+  static SlabShape ShapeOf(int64_t unit_bytes, int64_t stride);
+  // `bases`: where the list of the slabs' first rows is to be found, for who looks rows up by `SlabShape::At`.
+  void Init(Arena* arena, const SlabShape& shape, std::atomic<char**>* bases);
 
-  char* At(uint32_t row) const { return slabs_[row >> shift_].base + int64_t{row & mask_} * stride_; }
+  char* At(uint32_t row) const { return shape_.At(bases_->load(std::memory_order_relaxed), row); }
   RowBits* BitsOf(uint32_t row) const {
-    return reinterpret_cast<RowBits*>(slabs_[row >> shift_].base) - 1 - ((row & mask_) >> 6);
+    char* const base = bases_->load(std::memory_order_relaxed)[row >> shape_.shift];
+    return reinterpret_cast<RowBits*>(base) - 1 - ((row & shape_.mask) >> 6);
   }
-  uint64_t Bit(uint32_t row) const { return uint64_t{1} << (row & mask_ & 63); }
+  uint64_t Bit(uint32_t row) const { return uint64_t{1} << (row & shape_.mask & 63); }
 
-  int64_t stride() const { return stride_; }
+  int64_t stride() const { return static_cast<int64_t>(shape_.stride); }
   int64_t live() const { return live_; }
   int64_t bytes() const { return bytes_; }
 
@@ -49,8 +66,8 @@ class RowSlabs {
 
   // Slabs by position, for walks over all rows; a position may be empty.
   uint32_t num_slabs() const { return static_cast<uint32_t>(slabs_.size()); }
-  uint32_t first_row(uint32_t slab) const { return slab << shift_; }
-  uint32_t slab_of(uint32_t row) const { return row >> shift_; }
+  uint32_t first_row(uint32_t slab) const { return slab << shape_.shift; }
+  uint32_t slab_of(uint32_t row) const { return row >> shape_.shift; }
   int64_t live_in(uint32_t slab) const { return slabs_[slab].live; }
   uint32_t rows_in(uint32_t slab) const { return slabs_[slab].rows; }
   // The first row from number `row` on that has the bit, or kNone.
@@ -72,19 +89,19 @@ class RowSlabs {
     uint32_t live = 0;
   };
 
-  int64_t BytesOf(int64_t rows) const;
-  int64_t BytesBefore(int64_t rows) const;
+  static int64_t BytesOf(int64_t rows, int64_t stride);
+  static int64_t BytesBefore(int64_t rows);
+  int64_t BytesOf(int64_t rows) const { return BytesOf(rows, stride()); }
   Slab Make(uint32_t rows) const;
   void Delete(const Slab& slab) const;
   uint32_t NextRows(uint32_t rows) const;
+  void Put(uint32_t slab, const Slab& made);
 
+  SlabShape shape_;
+  std::atomic<char**>* bases_ = nullptr;
+  size_t room_for_bases_ = 0;
   std::vector<Slab> slabs_;
-  int64_t stride_ = 0;
-  int shift_ = 0;
-  uint32_t mask_ = 0;
   Arena* arena_ = nullptr;
-  uint32_t slab_rows_ = 0;   // of a slab at its full size
-  bool from_arena_ = false;  // slabs of full size
   int64_t live_ = 0;
   int64_t room_ = 0;    // rows of all slabs
   int64_t bytes_ = 0;

@@ -17,7 +17,9 @@ void SubTable::Init(Shared* shared) {
   index_.Init(&shared->arena);
   slabs_.reset(new RowSlabs[layout().num_classes()]);
   hot_keys_ = HotKeys(HotKeysOf(rules().num_sub_tables()));
-  for (int c = 0; c < layout().num_classes(); ++c) slabs_[c].Init(&shared->arena, layout().of(c).stride);
+  for (int c = 0; c < layout().num_classes(); ++c) {
+    slabs_[c].Init(&shared->arena, shared->shapes[c], &bases_[c]);
+  }
   if (rules().admission() == AdmissionKind::kBloom) segments_.resize(kBloomSegments >> rules().sub_bits());
 }
 

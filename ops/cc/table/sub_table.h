@@ -23,10 +23,15 @@ namespace ps_cluster {
 
 // What all sub-tables of a table share. The snapshot's fields change only while no call that changes rows runs.
 struct Shared {
-  explicit Shared(const TableSpec& spec) : rules(spec), arena(rules.unit_bytes()) {}
+  explicit Shared(const TableSpec& spec) : rules(spec), arena(rules.unit_bytes()) {
+    for (int c = 0; c < rules.layout().num_classes(); ++c) {
+      shapes[c] = RowSlabs::ShapeOf(rules.unit_bytes(), rules.layout().of(c).stride);
+    }
+  }
 
   const TableRules rules;
   Arena arena;
+  SlabShape shapes[kMostClasses];  // by row class
   EvictedLog evicted;
   uint32_t epoch = 0;  // of the last snapshot; a sub-table comes to it when it is touched next
   bool epoch_is_delta = false;
@@ -66,19 +71,24 @@ class alignas(64) SubTable {
   Latch latch;
 
   // --- Rows ------------------------------------------------------------------------------------------------------
-  void PrefetchIndex(uint64_t hash) const { index_.Prefetch(hash); }
-  // The lines of the row that the index guesses; `bits`: also what a change touches beside it.
-  void PrefetchRow(uint64_t hash, int lines, bool bits) const {
-    const uint32_t ref = index_.Guess(hash);
-    if (ref == kNone) return;
-    const char* row = RowOf(ref);
-    for (int i = 0; i < lines; ++i) Prefetch(row + 64 * i);
-    if (bits) Prefetch(slabs_[ClassOf(ref)].BitsOf(NumberOf(ref)));
+  const Bucket* Seek(uint64_t hash) const { return index_.Seek(hash); }
+  // With the row class' shape. Without the latch only for a reference that was there when this began.
+  const char* RowOf(const SlabShape& shape, uint32_t ref) const {
+    return shape.At(bases_[ClassOf(ref)].load(std::memory_order_acquire), NumberOf(ref));
   }
+
+  // The lines of the rows that may be the key's; `bits`: also what a change touches beside them.
+  void PrefetchRows(uint64_t hash, int lines, bool bits) const {
+    index_.ForEachGuess(hash, [&](uint32_t ref) {
+      const char* const row = RowOf(ref);
+      for (int i = 0; i < lines; ++i) Prefetch(row + 64 * i);
+      if (bits) Prefetch(slabs_[ClassOf(ref)].BitsOf(NumberOf(ref)));
+    });
+  }
+  char* RowOf(uint32_t ref) const { return slabs_[ClassOf(ref)].At(NumberOf(ref)); }
   uint32_t Find(int64_t key, uint64_t hash) const {
     return index_.Find(hash, [&](uint32_t ref) { return HeaderOf(RowOf(ref))->key == key; });
   }
-  char* RowOf(uint32_t ref) const { return slabs_[ClassOf(ref)].At(NumberOf(ref)); }
 
   // Comes to the state that a snapshot which began since demands; before any change.
   void Sync() {
@@ -171,10 +181,12 @@ class alignas(64) SubTable {
   uint64_t Random() { return Mix64(++random_); }
   void GrowIndex();
 
-  Shared* shared_ = nullptr;
-  BucketIndex index_;
-  std::unique_ptr<RowSlabs[]> slabs_;  // by class
+  // What every look-up needs shares a cache line with the latch.
   uint32_t epoch_ = 0;
+  BucketIndex index_;
+  std::atomic<char**> bases_[kMostClasses] = {};  // of the slabs, by class
+  std::unique_ptr<RowSlabs[]> slabs_;             // by class
+  Shared* shared_ = nullptr;
   Now latest_;  // of all pushes
   uint64_t random_ = 0;
   HotKeys hot_keys_;

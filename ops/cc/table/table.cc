@@ -3,18 +3,19 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <shared_mutex>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
 #include "ops/cc/table/batch.h"
+#include "ops/cc/table/read_walk.h"
 #include "ops/cc/table/table_core.h"
 
 namespace ps_cluster {
 namespace {
 
-constexpr int64_t kReadKeys = 1 << 15;  // of one batch, so that its keys stay in the cache
 constexpr int64_t kSlice = 128;         // rows that are swept or exported under a latch
 constexpr size_t kHotKeys = 32;
 constexpr int64_t kMostHeaderBytes = 20;
@@ -38,16 +39,51 @@ void WalkAll(TableCore* core, const Batch& batch, const Walk& walk, const Work& 
   WalkItems(core->subs.data(), batch.begin(0), batch.end(from), walk, work);
 }
 
-// read(sub_table, key, hash, position) for all keys, in batches.
-template <class Read>
-void ReadAll(TableCore* core, const int64_t* keys, int64_t n, const Read& read) {
+// Copies embeddings as they are stored, zeros behind narrower ones.
+struct RowCopy {
+  explicit RowCopy(const TableRules& rules)
+      : widest(rules.layout().widest()),
+        header_bytes(rules.layout().header_bytes()),
+        bytes(int64_t{rules.width()} * rules.layout().value_bytes()),
+        layout(&rules.layout()) {}
+
+  void Copy(int row_class, const char* row, char* to) const {
+    if (__builtin_expect(row_class == widest, 1)) {
+      CopyBytes(row + header_bytes, bytes, to);
+      return;
+    }
+    const int64_t have = int64_t{layout->of(row_class).dim} * layout->value_bytes();
+    std::memcpy(to, row + header_bytes, have);
+    std::memset(to + have, 0, bytes - have);
+  }
+
+  int widest;
+  int header_bytes;
+  int64_t bytes;
+  const RowLayout* layout;
+};
+
+// copy(position, row_class, row) and done(position, there) for all keys, as `ReadUnlatched` calls them.
+template <class Copy, class Done>
+void ReadAll(TableCore* core, const int64_t* keys, int64_t n, const Copy& copy, const Done& done) {
   const RowLayout& layout = core->rules().layout();
   const Walk walk = WalkOver(layout.of(layout.widest()).embedding_bytes + kMostHeaderBytes, false);
-  for (int64_t from = 0; from < n; from += kReadKeys) {
-    const Batch batch(core->rules(), keys + from, std::min(kReadKeys, n - from));
-    WalkAll(core, batch, walk,
-            [&](SubTable* sub, const BatchItem& item) { read(sub, item.key, item.hash, from + item.position); });
-  }
+  std::vector<int64_t> left;
+#if defined(__SANITIZE_THREAD__)
+  left.resize(n);  // it takes reading beside a change for an error, whatever is then done with it
+  std::iota(left.begin(), left.end(), 0);
+#else
+  ReadUnlatched(core, keys, n, walk.lines, copy, done, &left);
+#endif
+  if (left.empty()) return;
+  std::vector<int64_t> left_keys(left.size());
+  for (size_t i = 0; i < left.size(); ++i) left_keys[i] = keys[left[i]];
+  const Batch batch(core->rules(), left_keys.data(), static_cast<int64_t>(left_keys.size()));
+  WalkAll(core, batch, walk, [&](SubTable* sub, const BatchItem& item) {
+    const int64_t position = left[item.position];
+    const uint32_t ref = sub->Find(item.key, item.hash);
+    done(position, ref != SubTable::kNone && copy(position, SubTable::ClassOf(ref), sub->RowOf(ref)));
+  });
 }
 
 // change(sub_table, key, hash, position) for all keys; the first of equal keys comes first.
@@ -90,19 +126,26 @@ void Table::Pull(const int64_t* keys, int64_t n, Now now, bool training, float* 
   const RowLayout& layout = rules.layout();
   const int width = rules.width();
   std::vector<int64_t> missing;
-  ReadAll(impl_.get(), keys, n,
-          [&](SubTable* sub, int64_t key, uint64_t hash, int64_t position) {
-            const uint32_t ref = sub->Find(key, hash);
-            const int row_class = ref == SubTable::kNone ? 0 : SubTable::ClassOf(ref);
-            if (row_class == 0 || rules.expiry().Expired(row_class, layout.Meta(sub->RowOf(ref)), now)) {
-              missing.push_back(position);
-              return;
-            }
-            float* const to = out + position * width;
-            const int dim = layout.of(row_class).dim;
-            layout.Decode(layout.Values(sub->RowOf(ref)), dim, to);
-            if (dim < width) std::memset(to + dim, 0, (width - dim) * sizeof(float));
-          });
+  const RowCopy shape(rules);
+  const bool expires = rules.expiry().any();
+  const bool narrow = layout.value_type() != ValueType::kFloat32;
+  ReadAll(
+      impl_.get(), keys, n,
+      [=, &rules, &layout](int64_t position, int row_class, const char* row) {
+        if (row_class == 0 || (expires && rules.expiry().Expired(row_class, layout.Meta(row), now))) return false;
+        float* const to = out + position * width;
+        if (!narrow) {
+          shape.Copy(row_class, row, reinterpret_cast<char*>(to));
+        } else {
+          const int dim = layout.of(row_class).dim;
+          layout.Decode(layout.Values(row), dim, to);
+          std::memset(to + dim, 0, (width - dim) * sizeof(float));
+        }
+        return true;
+      },
+      [&missing](int64_t position, bool there) {
+        if (!there) missing.push_back(position);
+      });
   impl_->looked_up.fetch_add(n, std::memory_order_relaxed);
   impl_->hits.fetch_add(n - static_cast<int64_t>(missing.size()), std::memory_order_relaxed);
   // Initial values take longer than a latch should be held.
@@ -176,24 +219,25 @@ int64_t Table::Sweep(Now now, int64_t max_rows) {
 void Table::Find(const int64_t* keys, int64_t n, const void* defaults, bool one_default, void* out, bool* exists) {
   const RowLayout& layout = impl_->rules().layout();
   const int64_t bytes = int64_t{impl_->rules().width()} * layout.value_bytes();
-  int64_t hits = 0;
-  ReadAll(impl_.get(), keys, n,
-          [&](SubTable* sub, int64_t key, uint64_t hash, int64_t position) {
-            char* const to = static_cast<char*>(out) + position * bytes;
-            const uint32_t ref = sub->Find(key, hash);
-            const bool found = ref != SubTable::kNone && SubTable::ClassOf(ref) != 0;
-            if (exists != nullptr) exists[position] = found;
-            if (!found) {
-              std::memcpy(to, static_cast<const char*>(defaults) + (one_default ? 0 : position * bytes), bytes);
-              return;
-            }
-            ++hits;
-            const int64_t have = int64_t{layout.of(SubTable::ClassOf(ref)).dim} * layout.value_bytes();
-            std::memcpy(to, layout.Values(sub->RowOf(ref)), have);
-            if (have < bytes) std::memset(to + have, 0, bytes - have);
-          });
+  const RowCopy shape(impl_->rules());
+  std::vector<int64_t> missing;
+  ReadAll(
+      impl_.get(), keys, n,
+      [=](int64_t position, int row_class, const char* row) {
+        if (row_class == 0) return false;
+        shape.Copy(row_class, row, static_cast<char*>(out) + position * bytes);
+        return true;
+      },
+      [exists, &missing](int64_t position, bool there) {
+        if (exists != nullptr) exists[position] = there;
+        if (!there) missing.push_back(position);
+      });
+  for (const int64_t position : missing) {
+    std::memcpy(static_cast<char*>(out) + position * bytes,
+                static_cast<const char*>(defaults) + (one_default ? 0 : position * bytes), bytes);
+  }
   impl_->looked_up.fetch_add(n, std::memory_order_relaxed);
-  impl_->hits.fetch_add(hits, std::memory_order_relaxed);
+  impl_->hits.fetch_add(n - static_cast<int64_t>(missing.size()), std::memory_order_relaxed);
 }
 
 void Table::Insert(const int64_t* keys, int64_t n, const void* values) {

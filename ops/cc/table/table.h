@@ -1,8 +1,9 @@
 // An embedding table: keys to rows `[embedding | slots]` with frequency and last step, exact under concurrency.
 //
 // The table is cut by hash into sub-tables. Each has a latch, an index of cache-line buckets (one-byte tags and
-// 32-bit row numbers) and slabs of rows; it grows alone, so that no growth stops or doubles the whole. Every public
-// function may be called by any number of threads at a time unless it says otherwise.
+// 32-bit row numbers) and slabs of rows; it grows alone, so that no growth stops or doubles the whole. Look-ups take
+// the latch only where a change came between. Every public function may be called by any number of threads at a time
+// unless it says otherwise.
 #ifndef PS_CLUSTER_OPS_TABLE_TABLE_H_
 #define PS_CLUSTER_OPS_TABLE_TABLE_H_
 

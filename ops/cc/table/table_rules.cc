@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kUnitBytes = 64 << 10;
 constexpr int64_t kLeastUnitBytes = 4 << 10;
-constexpr int kMostTiers = 7;  // a row reference has three bits for the class
+constexpr int kMostTiers = kMostClasses - 1;
 constexpr int kMostSubTables = 4096;
 
 template <class Found>
