@@ -30,18 +30,18 @@ def candidates_case(full: bool) -> Result:
     import tensorflow as tf
 
     from ops.library import load_rankmixer
-    from tests.bench.quality import _EXAMPLES, _cli
+    from tests.bench.quality import EXAMPLES, run_command
 
     load_rankmixer()
     rows = 2_000_000 if full else 100_000
     with tempfile.TemporaryDirectory() as folder:
-        _cli("data", "synth", f"{folder}/samples", "--rows", str(rows))
-        job = yaml.safe_load((_EXAMPLES / "synth.yaml").read_text())
+        run_command("data", "synth", f"{folder}/samples", "--rows", str(rows))
+        job = yaml.safe_load((EXAMPLES / "synth.yaml").read_text())
         job["cluster"] = {"ps": 0}
         path = Path(folder, "job.yaml")
         path.write_text(yaml.safe_dump(job))
-        _cli("train", str(path))
-        _cli("export", str(path), "--form", "ops")
+        run_command("train", str(path))
+        run_command("export", str(path), "--form", "ops")
         loaded = [tf.saved_model.load(f"{folder}/run/{name}/1") for name in ("export-ops", "export")]
         requests = _requests(sorted(Path(folder, "samples").glob("test-*.orc"))[0], job["features"])
     ours, theirs = (one.signatures["serving_default"] for one in loaded)
