@@ -12,7 +12,7 @@ namespace rankmixer {
 
 // The factors of the units in the lanes: 0 or `row.scale`.
 template <class V>
-typename V::F DropoutFactors(const DropoutRow& row, typename V::U unit) {
+PS_CLUSTER_INLINE typename V::F DropoutFactors(const DropoutRow& row, typename V::U unit) {
   typename V::U h = (unit * V::SetBits(0x9e3779b1u)) ^ V::SetBits(row.low);
   h = (h ^ (h >> 16)) * V::SetBits(0x85ebca6bu);
   h = h ^ V::SetBits(row.high);
@@ -24,8 +24,8 @@ typename V::F DropoutFactors(const DropoutRow& row, typename V::U unit) {
 template <class V>
 struct Gelu {
   using F = typename V::F;
-  static F Value(F a) { return a * NormalOf<V>(a).below; }
-  static F WithSlope(F a, F* slope) {
+  PS_CLUSTER_INLINE static F Value(F a) { return a * NormalOf<V>(a).below; }
+  PS_CLUSTER_INLINE static F WithSlope(F a, F* slope) {
     const Normal<V> normal = NormalOf<V>(a);
     *slope = V::MultiplyAdd(a * normal.density, V::Set(0.39894228f), normal.below);
     return a * normal.below;
@@ -36,11 +36,11 @@ struct Gelu {
 template <class V>
 struct GeluTanh {
   using F = typename V::F;
-  static F Inner(F a) {
+  PS_CLUSTER_INLINE static F Inner(F a) {
     return a * V::MultiplyAdd(a * a, V::Set(0.071354816f), V::Set(1.5957691f));
   }
-  static F Value(F a) { return a * LogisticOf<V>(Inner(a)).value; }
-  static F WithSlope(F a, F* slope) {
+  PS_CLUSTER_INLINE static F Value(F a) { return a * LogisticOf<V>(Inner(a)).value; }
+  PS_CLUSTER_INLINE static F WithSlope(F a, F* slope) {
     const Logistic<V> logistic = LogisticOf<V>(Inner(a));
     const F inner = V::MultiplyAdd(a * a, V::Set(0.21406445f), V::Set(1.5957691f));
     *slope = V::MultiplyAdd(a * logistic.slope, inner, logistic.value);
@@ -53,14 +53,22 @@ struct Activations {
   using F = typename V::F;
   static constexpr int kLanes = V::kLanes;
 
-  static F Drop(F value, const DropoutRow& dropout, int64_t unit) {
+  PS_CLUSTER_INLINE static F Drop(F value, const DropoutRow& dropout, int64_t unit) {
     if (dropout.threshold == 0) return value * V::Set(dropout.scale);
     return value * DropoutFactors<V>(dropout, V::Iota() + V::SetBits(static_cast<uint32_t>(unit)));
   }
 
   template <class Function>
   static void ActivateBy(const float* a, const float* bias, int64_t n, const DropoutRow& dropout, int64_t unit,
-                         float* h, void* kept, Number type) {
+                         float* h, void* kept, Number type, bool stream) {
+    if (stream && kept != nullptr && n % kLanes == 0 && CanStream<V>(kept, type)) {
+      for (int64_t i = 0; i < n; i += kLanes) {
+        const F value = V::Load(a + i) + V::Load(bias + i);
+        V::Stream(static_cast<float*>(kept) + i, value);
+        V::Store(h + i, Drop(Function::Value(value), dropout, unit + i));
+      }
+      return;
+    }
     for (int64_t i = 0; i < n; i += kLanes) {
       const F value = LoadRow<V>(a, i, n) + LoadRow<V>(bias, i, n);
       if (kept != nullptr) StoreAs<V>(kept, type, i, value, n - i);
@@ -69,9 +77,9 @@ struct Activations {
   }
 
   static void Activate(Activation activation, const float* a, const float* bias, int64_t n, const DropoutRow& dropout,
-                       int64_t unit, float* h, void* kept, Number type) {
-    activation == Activation::kGelu ? ActivateBy<Gelu<V>>(a, bias, n, dropout, unit, h, kept, type)
-                                    : ActivateBy<GeluTanh<V>>(a, bias, n, dropout, unit, h, kept, type);
+                       int64_t unit, float* h, void* kept, Number type, bool stream) {
+    activation == Activation::kGelu ? ActivateBy<Gelu<V>>(a, bias, n, dropout, unit, h, kept, type, stream)
+                                    : ActivateBy<GeluTanh<V>>(a, bias, n, dropout, unit, h, kept, type, stream);
   }
 
   template <class Function>

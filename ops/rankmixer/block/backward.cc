@@ -19,23 +19,20 @@ int64_t GroupRows(const BlockSpec& spec) {
 }
 
 struct Workspace {
-  float* du;      // [tokens, batch, dim]
-  float* scales;  // [batch, tokens] with kPreRms
-  float* sums;    // [tokens, 4, dim]
-  float* groups;  // [groups, dim] with kPreRms
+  float* sources = nullptr;  // [tokens, batch, dim]
+  float* sums = nullptr;     // [tokens, 4, dim]
+  float* groups = nullptr;   // [groups, dim] with kPreRms
   int64_t sums_size, groups_size;
   int64_t size;
 
   Workspace(const BlockSpec& spec, float* memory) {
-    const int64_t du_size = spec.tokens * spec.batch * spec.dim;
     const bool post = spec.norm == Norm::kPostLayer;
     sums_size = spec.tokens * 4 * spec.dim;
     groups_size = post ? 0 : (spec.batch + GroupRows(spec) - 1) / GroupRows(spec) * spec.dim;
-    size = du_size + ScalesSize(spec) + sums_size + groups_size;
+    size = SourcesSize(spec) + sums_size + groups_size;
     if (memory == nullptr) return;
-    du = memory;
-    scales = du + du_size;
-    sums = scales + ScalesSize(spec);
+    sources = memory;
+    sums = sources + SourcesSize(spec);
     groups = sums + sums_size;
   }
 
@@ -45,28 +42,31 @@ struct Workspace {
   }
 };
 
-// dx of one row: from du back through mixing, residual and, with kPreRms, the norm before them. `two` has room for two
-// rows of `stride` numbers.
-void RowGradient(const Block& block, const Workspace& workspace, int64_t row, float* two, int64_t stride,
-                 float* dgamma1, void* dx) {
+// dx of one row: from the gradients of its sources back through mixing, residual and, with kPreRms, the norm before
+// them. `two` has room for two rows of `stride` numbers.
+void RowGradient(const Block& block, int64_t row, float* two, int64_t stride, float* dgamma1,
+                 void* dx) {
   const BlockSpec& spec = block.spec;
   const Kernels& kernels = block.kernels;
+  const bool stream = IsLarge(spec.batch * spec.tokens * spec.dim, spec.type);
+  for (int64_t token = 0; token < spec.tokens && row + kRowsAhead < spec.batch; ++token) {
+    PrefetchNumbers(block.source(token, row + kRowsAhead), spec.dim * 4);
+  }
   for (int64_t token = 0; token < spec.tokens; ++token) {
-    const float* const own = workspace.du + (token * spec.batch + row) * spec.dim;
-    const float* const heads = workspace.du + row * spec.dim + token * spec.head();
+    const float* const own = block.source(token, row);
+    const float* const heads = block.source(0, row) + token * spec.head();
     if (spec.norm == Norm::kPostLayer) {
-      std::copy_n(own, spec.dim, two);
-      kernels.add_heads(heads, Number::kFloat32, spec.batch * spec.dim, spec.tokens, spec.head(), two);
+      kernels.gather_heads(heads, spec.batch * spec.dim, spec.tokens, spec.head(), two);
+      kernels.add(own, spec.dim, two);
     } else {
       float* const x = two + stride;
-      std::fill_n(two, spec.dim, 0.0f);
-      kernels.add_heads(heads, Number::kFloat32, spec.batch * spec.dim, spec.tokens, spec.head(), two);
+      kernels.gather_heads(heads, spec.batch * spec.dim, spec.tokens, spec.head(), two);
       kernels.widen(At(block.inputs.x, spec.type, (row * spec.tokens + token) * spec.dim), spec.type, spec.dim, x);
-      const Moments moments = {0.0f, block.x_scales[row * spec.tokens + token]};
+      const Moments moments = kernels.rms_moments(x, spec.dim, spec.epsilon);
       kernels.normalize_gradient(two, x, spec.dim, moments, block.inputs.gamma1, two, dgamma1, nullptr);
       kernels.add(own, spec.dim, two);
     }
-    kernels.narrow(two, spec.dim, At(dx, spec.type, (row * spec.tokens + token) * spec.dim), spec.type);
+    kernels.narrow(two, spec.dim, At(dx, spec.type, (row * spec.tokens + token) * spec.dim), spec.type, stream);
   }
 }
 
@@ -98,11 +98,10 @@ void Backward(const BlockSpec& spec, const BlockInputs& inputs, const BlockKept&
   const Workspace workspace(spec, memory);
   std::fill_n(workspace.sums, workspace.sums_size, 0.0f);
   std::fill_n(workspace.groups, workspace.groups_size, 0.0f);
-  FindScales(spec, inputs.x, kernels, executor, workspace.scales);
-  const Block block = {spec, inputs, kernels, workspace.scales};
+  const Block block = {spec, inputs, kernels, workspace.sources};
+  if (spec.norm == Norm::kPostLayer || kept.inner == nullptr) FindSources(block, executor);
   const auto token_pass = [&](int64_t token, const Executor& of_token) {
-    BackwardToken(block, token, kept, gradients, of_token, workspace.OfToken(spec, token),
-                  workspace.du + token * spec.batch * spec.dim);
+    BackwardToken(block, token, kept, gradients, of_token, workspace.OfToken(spec, token));
   };
   if (spec.tokens >= executor.threads()) {
     const SerialExecutor serial;
@@ -117,8 +116,9 @@ void Backward(const BlockSpec& spec, const BlockInputs& inputs, const BlockKept&
     float* const two = static_cast<float*>(Scratch::OfThread(Scratch::kTile).Get(2 * stride * 4));
     float* const dgamma1 = workspace.groups + first / group_rows * spec.dim;
     for (int64_t row = first; row < first + rows; ++row) {
-      RowGradient(block, workspace, row, two, stride, dgamma1, gradients.x);
+      RowGradient(block, row, two, stride, dgamma1, gradients.x);
     }
+    FinishStreams();
   });
 
   // Sums over tokens, or over groups of rows, into the first of each.
@@ -133,11 +133,11 @@ void Backward(const BlockSpec& spec, const BlockInputs& inputs, const BlockKept&
   for (int64_t at = 0; at < workspace.groups_size; at += spec.dim) {
     kernels.add(workspace.groups + at, spec.dim, total.gamma1);
   }
-  kernels.narrow(total.gamma1, spec.dim, gradients.gamma1, spec.type);
-  kernels.narrow(total.gamma2, spec.dim, gradients.gamma2, spec.type);
+  kernels.narrow(total.gamma1, spec.dim, gradients.gamma1, spec.type, false);
+  kernels.narrow(total.gamma2, spec.dim, gradients.gamma2, spec.type, false);
   if (spec.norm != Norm::kPostLayer) return;
-  kernels.narrow(total.beta1, spec.dim, gradients.beta1, spec.type);
-  kernels.narrow(total.beta2, spec.dim, gradients.beta2, spec.type);
+  kernels.narrow(total.beta1, spec.dim, gradients.beta1, spec.type, false);
+  kernels.narrow(total.beta2, spec.dim, gradients.beta2, spec.type, false);
 }
 
 }  // namespace rankmixer

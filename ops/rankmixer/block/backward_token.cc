@@ -22,7 +22,7 @@ int64_t ChunkRows(const BlockSpec& spec) {
 class TokenPass {
  public:
   TokenPass(const Block& block, int64_t token, const BlockKept& kept, const BlockGradients& gradients,
-            const Executor& executor, const NormSums& sums, float* du)
+            const Executor& executor, const NormSums& sums)
       : block_(block),
         spec_(block.spec),
         kernels_(block.kernels),
@@ -31,7 +31,6 @@ class TokenPass {
         gradients_(gradients),
         executor_(executor),
         sums_(sums),
-        du_(du),
         post_(block.spec.norm == Norm::kPostLayer),
         swiglu_(block.spec.activation == Activation::kSwiglu),
         dim_stride_(TileStride(spec_.dim)),
@@ -50,8 +49,8 @@ class TokenPass {
       rows_ = std::min(rows, spec_.batch - row_);
       Chunk();
     }
-    kernels_.narrow(db1_, spec_.inner, At(gradients_.b1, spec_.type, token_ * spec_.inner), spec_.type);
-    kernels_.narrow(db2_, spec_.dim, At(gradients_.b2, spec_.type, token_ * spec_.dim), spec_.type);
+    kernels_.narrow(db1_, spec_.inner, At(gradients_.b1, spec_.type, token_ * spec_.inner), spec_.type, false);
+    kernels_.narrow(db2_, spec_.dim, At(gradients_.b2, spec_.type, token_ * spec_.dim), spec_.type, false);
     if (spec_.type != Number::kFloat32) {
       Narrow(dw1_, spec_.dim * spec_.inner, gradients_.w1);
       Narrow(dw2_, spec_.hidden * spec_.dim, gradients_.w2);
@@ -86,7 +85,7 @@ class TokenPass {
 
   void Narrow(const float* from, int64_t count, void* to) {
     RunParts(executor_, count, PartSize(count, executor_.threads(), 2, 4096), [&](int64_t first, int64_t part) {
-      kernels_.narrow(from + first, part, At(to, spec_.type, token_ * count + first), spec_.type);
+      kernels_.narrow(from + first, part, At(to, spec_.type, token_ * count + first), spec_.type, false);
     });
   }
 
@@ -147,6 +146,8 @@ class TokenPass {
     float* const dy = rows + dim_stride_;
     float* const dz = dz_ + i * dim_stride_;
     const void* const given = At(kept_.dy, spec_.type, ((row_ + i) * spec_.tokens + token_) * spec_.dim);
+    const int64_t row_bytes = spec_.tokens * spec_.dim * SizeOf(spec_.type);
+    PrefetchNumbers(static_cast<const char*>(given) + kRowsAhead * row_bytes, spec_.dim * SizeOf(spec_.type));
     if (post_) {
       kernels_.widen(given, spec_.type, spec_.dim, dy);
       kernels_.widen(SumKept(i), spec_.type, spec_.dim, u);
@@ -155,9 +156,9 @@ class TokenPass {
     } else {
       kernels_.widen(given, spec_.type, spec_.dim, dz);
     }
-    FindSource(i, u);
-    moments_[i] = block_.NetworkMoments(u);
-    block_.NetworkInput(u, moments_[i], s_ + i * dim_stride_);
+    const float* const source = FindSource(i, u);
+    moments_[i] = block_.NetworkMoments(source);
+    block_.NetworkInput(source, moments_[i], s_ + i * dim_stride_);
     const DropoutRow dropout(spec_, token_, row_ + i);
     float* const h = hidden_ + i * hidden_stride_;
     if (swiglu_) {
@@ -168,17 +169,17 @@ class TokenPass {
     }
   }
 
-  void FindSource(int64_t i, float* u) const {
-    if (post_) {
-      block_.NetworkSource(token_, row_ + i, u);
-    } else {
-      kernels_.widen(SumKept(i), spec_.type, spec_.dim, u);
-    }
+  // With kPreRms the source was kept, in its own type: what else was kept is of the number that type has.
+  const float* FindSource(int64_t i, float* u) const {
+    if (post_) return block_.source(token_, row_ + i);
+    kernels_.widen(SumKept(i), spec_.type, spec_.dim, u);
+    return u;
   }
 
   Product Gradient(int64_t m, int64_t k, const MatrixView& a, const MatrixView& b, float* c, int64_t c_stride,
-                   bool accumulate) const {
+                   bool accumulate, bool stream = false) const {
     Product product = {m, 0, k, a, b, c, c_stride};
+    product.stream = stream;
     product.accumulate = accumulate;
     product.factors = block_.factors();
     return product;
@@ -196,11 +197,18 @@ class TokenPass {
     });
   }
 
+  // Gradients of weights that are complete after this chunk.
+  bool StreamsWeights() const {
+    return rows_ == spec_.batch && spec_.type == Number::kFloat32 &&
+           IsLarge(spec_.tokens * spec_.dim * spec_.inner, spec_.type);
+  }
+
   void SecondWeights() {
     const Product product = Gradient(spec_.hidden, rows_, {hidden_, hidden_stride_, Number::kFloat32, true},
-                                     {dz_, dim_stride_}, dw2_, spec_.dim, row_ > 0);
+                                     {dz_, dim_stride_}, dw2_, spec_.dim, row_ > 0, StreamsWeights());
     InParts(product, spec_.dim, [this](Product* part, int64_t column, int64_t columns) {
       Multiply(kernels_, *part);
+      FinishStreams();
       kernels_.add_column_sums(dz_ + column, dim_stride_, rows_, columns, db2_ + column);
     });
   }
@@ -241,9 +249,10 @@ class TokenPass {
 
   void FirstWeights() {
     const Product product = Gradient(spec_.dim, rows_, {s_, dim_stride_, Number::kFloat32, true},
-                                     {inner_, inner_stride_}, dw1_, spec_.inner, row_ > 0);
+                                     {inner_, inner_stride_}, dw1_, spec_.inner, row_ > 0, StreamsWeights());
     InParts(product, spec_.inner, [this](Product* part, int64_t column, int64_t columns) {
       Multiply(kernels_, *part);
+      FinishStreams();
       kernels_.add_column_sums(inner_ + column, inner_stride_, rows_, columns, db1_ + column);
     });
   }
@@ -256,13 +265,13 @@ class TokenPass {
   }
 
   void End(int64_t i, float* rows, float* dgamma, float* dbeta) {
-    float* const du = du_ + (row_ + i) * spec_.dim;
-    FindSource(i, rows);
+    float* const du = block_.source(token_, row_ + i);
+    const float* const u = FindSource(i, rows);
     if (post_) {
-      kernels_.normalize_gradient(dz_ + i * dim_stride_, rows, spec_.dim, moments_[i], block_.inputs.gamma1, du,
+      kernels_.normalize_gradient(dz_ + i * dim_stride_, u, spec_.dim, moments_[i], block_.inputs.gamma1, du,
                                   dgamma, dbeta);
     } else {
-      kernels_.normalize_gradient(s_ + i * dim_stride_, rows, spec_.dim, moments_[i], block_.inputs.gamma2, du,
+      kernels_.normalize_gradient(s_ + i * dim_stride_, u, spec_.dim, moments_[i], block_.inputs.gamma2, du,
                                   dgamma, nullptr);
       kernels_.add(dz_ + i * dim_stride_, spec_.dim, du);
     }
@@ -276,7 +285,6 @@ class TokenPass {
   const BlockGradients& gradients_;
   const Executor& executor_;
   const NormSums& sums_;
-  float* const du_;
   const bool post_, swiglu_;
   const int64_t dim_stride_, inner_stride_, hidden_stride_;
 
@@ -300,8 +308,8 @@ class TokenPass {
 }  // namespace
 
 void BackwardToken(const Block& block, int64_t token, const BlockKept& kept, const BlockGradients& gradients,
-                   const Executor& executor, const NormSums& sums, float* du) {
-  TokenPass(block, token, kept, gradients, executor, sums, du).Run();
+                   const Executor& executor, const NormSums& sums) {
+  TokenPass(block, token, kept, gradients, executor, sums).Run();
 }
 
 }  // namespace rankmixer

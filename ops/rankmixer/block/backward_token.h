@@ -19,13 +19,13 @@ struct NormSums {
   float* beta2;
 };
 
-// Writes the gradients of the token's weights, adds to `sums`, and writes the gradient of what NetworkSource gives to
-// `du` [batch, dim]. With kPreRms the norm before the mixing remains to be done: dgamma1 and the way back to x.
+// Writes the gradients of the token's weights, adds to `sums`, and replaces the token's sources by their gradients.
+// With kPreRms the norm before the mixing remains to be done: dgamma1 and the way back to x.
 //
 // The work of one token is shared among the executor's threads. Sums over rows are taken in an order that depends on
 // the shape of the block only.
 void BackwardToken(const Block& block, int64_t token, const BlockKept& kept, const BlockGradients& gradients,
-                   const Executor& executor, const NormSums& sums, float* du);
+                   const Executor& executor, const NormSums& sums);
 
 }  // namespace rankmixer
 }  // namespace ps_cluster

@@ -34,6 +34,7 @@ struct Hidden {
   const Block& block;
   const Tile& tile;
   void* kept;
+  bool stream;
   int64_t token, row;
 
   static void Activate(void* context, int64_t row, int64_t rows, int64_t column, int64_t columns) {
@@ -44,7 +45,8 @@ struct Hidden {
       float* const numbers = hidden.tile.inner + i * hidden.tile.inner_stride + column;
       void* const kept = hidden.kept == nullptr ? nullptr : At(hidden.kept, spec.type, i * spec.inner + column);
       hidden.block.kernels.activate(spec.activation, numbers, bias + column, columns,
-                                    DropoutRow(spec, hidden.token, hidden.row + i), column, numbers, kept, spec.type);
+                                    DropoutRow(spec, hidden.token, hidden.row + i), column, numbers, kept, spec.type,
+                                    hidden.stream);
     }
   }
 
@@ -70,18 +72,6 @@ MatrixView Block::w2(int64_t token, bool transposed) const {
   return {At(inputs.w2, spec.type, token * spec.hidden * spec.dim), spec.dim, spec.type, transposed};
 }
 
-void Block::NetworkSource(int64_t token, int64_t row, float* u) const {
-  const void* const x = At(inputs.x, spec.type, row * spec.tokens * spec.dim);
-  kernels.widen(At(x, spec.type, token * spec.dim), spec.type, spec.dim, u);
-  const int64_t head = token * spec.head();
-  if (spec.norm == Norm::kPostLayer) {
-    kernels.add_heads(At(x, spec.type, head), spec.type, spec.dim, spec.tokens, spec.head(), u);
-  } else {
-    kernels.add_scaled_heads(At(x, spec.type, head), spec.type, spec.dim, spec.tokens, spec.head(),
-                             x_scales + row * spec.tokens, inputs.gamma1 + head, u);
-  }
-}
-
 Moments Block::NetworkMoments(const float* u) const {
   return spec.norm == Norm::kPostLayer ? kernels.layer_moments(u, spec.dim, spec.epsilon)
                                        : kernels.rms_moments(u, spec.dim, spec.epsilon);
@@ -100,17 +90,16 @@ void ForwardTile(const Block& block, int64_t token, int64_t row, int64_t rows, c
   for (int64_t i = 0; i < rows; ++i) {
     float* const s = tile.s + i * tile.dim_stride;
     float* const sum = tile.sum + i * tile.dim_stride;
-    block.NetworkSource(token, row + i, sum);
-    block.NetworkInput(sum, block.NetworkMoments(sum), s);
-    if (post) {
-      std::copy_n(s, spec.dim, sum);
-    } else if (outputs.sum != nullptr) {
-      kernels.narrow(sum, spec.dim, At(outputs.sum, spec.type, i * spec.dim), spec.type);
+    const float* const u = block.source(token, row + i);
+    block.NetworkInput(u, block.NetworkMoments(u), s);
+    std::copy_n(post ? s : u, spec.dim, sum);
+    if (!post && outputs.sum != nullptr) {
+      kernels.narrow(u, spec.dim, At(outputs.sum, spec.type, i * spec.dim), spec.type, outputs.stream_sum);
     }
     kernels.add(b2, spec.dim, sum);
   }
 
-  Hidden hidden = {block, tile, outputs.inner, token, row};
+  Hidden hidden = {block, tile, outputs.inner, outputs.stream_inner, token, row};
   const bool swiglu = spec.activation == Activation::kSwiglu;
   Product first = {rows, spec.inner, spec.dim, {tile.s, tile.dim_stride}, block.w1(token, false), tile.inner,
                    tile.inner_stride};
@@ -127,52 +116,70 @@ void ForwardTile(const Block& block, int64_t token, int64_t row, int64_t rows, c
 
   for (int64_t i = 0; i < rows; ++i) {
     float* const sum = tile.sum + i * tile.dim_stride;
+    if (outputs.y != nullptr && i + kRowsAhead < rows && !outputs.stream_y) {
+      PrefetchToWrite(At(outputs.y, spec.type, (i + kRowsAhead) * outputs.y_stride), spec.dim * SizeOf(spec.type));
+    }
     if (post) {
       if (outputs.sum != nullptr) {
-        kernels.narrow(sum, spec.dim, At(outputs.sum, spec.type, i * spec.dim), spec.type);
+        kernels.narrow(sum, spec.dim, At(outputs.sum, spec.type, i * spec.dim), spec.type, outputs.stream_sum);
       }
       if (outputs.y == nullptr) continue;
       kernels.normalize(sum, spec.dim, kernels.layer_moments(sum, spec.dim, spec.epsilon), block.inputs.gamma2,
                         block.inputs.beta2, sum);
     }
     if (outputs.y != nullptr) {
-      kernels.narrow(sum, spec.dim, At(outputs.y, spec.type, i * outputs.y_stride), spec.type);
+      kernels.narrow(sum, spec.dim, At(outputs.y, spec.type, i * outputs.y_stride), spec.type, outputs.stream_y);
     }
   }
+  FinishStreams();
 }
 
-int64_t ScalesSize(const BlockSpec& spec) { return spec.norm == Norm::kPreRms ? spec.batch * spec.tokens : 0; }
-
-void FindScales(const BlockSpec& spec, const void* x, const Kernels& kernels, const Executor& executor,
-                float* scales) {
-  const int64_t total = ScalesSize(spec);
-  RunParts(executor, total, PartSize(total, executor.threads(), 2, 64), [&](int64_t first, int64_t count) {
-    float* const row = static_cast<float*>(Scratch::OfThread(Scratch::kTile).Get(TileStride(spec.dim) * 4));
-    for (int64_t i = first; i < first + count; ++i) {
-      kernels.widen(At(x, spec.type, i * spec.dim), spec.type, spec.dim, row);
-      scales[i] = kernels.rms_moments(row, spec.dim, spec.epsilon).scale;
+void FindSources(const Block& block, const Executor& executor) {
+  const BlockSpec& spec = block.spec;
+  const Kernels& kernels = block.kernels;
+  const bool large = IsLarge(SourcesSize(spec), Number::kFloat32);
+  const int64_t numbers = spec.tokens * spec.dim;
+  RunParts(executor, spec.batch, PartSize(spec.batch, executor.threads(), 2, 8), [&](int64_t first, int64_t count) {
+    // What is mixed, [tokens, dim], and one source.
+    float* const mixed = static_cast<float*>(Scratch::OfThread(Scratch::kTile).Get((numbers + spec.dim) * 4));
+    float* const u = mixed + numbers;
+    for (int64_t row = first; row < first + count; ++row) {
+      const void* const x = At(block.inputs.x, spec.type, row * numbers);
+      kernels.widen(x, spec.type, numbers, mixed);
+      for (int64_t token = 0; token < spec.tokens && spec.norm == Norm::kPreRms; ++token) {
+        float* const n = mixed + token * spec.dim;
+        kernels.normalize(n, spec.dim, kernels.rms_moments(n, spec.dim, spec.epsilon), block.inputs.gamma1, nullptr, n);
+      }
+      for (int64_t token = 0; token < spec.tokens; ++token) {
+        kernels.gather_heads(mixed + token * spec.head(), spec.dim, spec.tokens, spec.head(), u);
+        kernels.add_wide(At(x, spec.type, token * spec.dim), spec.type, spec.dim, u);
+        kernels.narrow(u, spec.dim, block.source(token, row), Number::kFloat32, large);
+      }
     }
+    FinishStreams();
   });
 }
 
 void Forward(const BlockSpec& spec, const BlockInputs& inputs, const BlockOutputs& outputs, const Kernels& kernels,
-             const Executor& executor, float* scales) {
+             const Executor& executor, float* sources) {
   if (spec.batch == 0) return;
-  FindScales(spec, inputs.x, kernels, executor, scales);
-  const Block block = {spec, inputs, kernels, scales};
+  const Block block = {spec, inputs, kernels, sources};
+  FindSources(block, executor);
   // As many rows as are worth a tile, unless threads would have nothing to do.
   int64_t parts = (spec.batch + kMostRows - 1) / kMostRows;
   const int64_t wanted = executor.threads() == 1 ? 1 : (2 * executor.threads() + spec.tokens - 1) / spec.tokens;
   parts = std::max(parts, std::min(wanted, (spec.batch + kLeastRows - 1) / kLeastRows));
   const int64_t rows = (spec.batch + parts - 1) / parts;
   parts = (spec.batch + rows - 1) / rows;
+  const bool large = IsLarge(spec.batch * spec.tokens * spec.dim, spec.type);
   executor.Run(spec.tokens * parts, [&](int64_t task) {
     const int64_t token = task / parts, row = task % parts * rows;
     const int64_t kept = token * spec.batch + row;
     const TileOutputs tile = {
         At(outputs.y, spec.type, (row * spec.tokens + token) * spec.dim), spec.tokens * spec.dim,
         outputs.kept_inner == nullptr ? nullptr : At(outputs.kept_inner, spec.type, kept * spec.inner),
-        outputs.kept_sum == nullptr ? nullptr : At(outputs.kept_sum, spec.type, kept * spec.dim)};
+        outputs.kept_sum == nullptr ? nullptr : At(outputs.kept_sum, spec.type, kept * spec.dim),
+        large, IsLarge(spec.batch * spec.tokens * spec.inner, spec.type), large};
     ForwardTile(block, token, row, std::min(rows, spec.batch - row), tile);
   });
 }

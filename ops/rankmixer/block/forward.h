@@ -16,21 +16,42 @@ struct Block {
   const BlockSpec& spec;
   const BlockInputs& inputs;
   const Kernels& kernels;
-  // 1 / sqrt(mean square + epsilon) of the rows of x, [batch, tokens]; null but with kPreRms.
-  const float* x_scales;
+  // What is normed before the network of a token: with kPostLayer mix(x) + x, with kPreRms x + mix(N1(x)).
+  // [tokens, batch, dim]; the backward pass, which reads each row twice, then puts the row's gradient in its place.
+  float* sources;
 
   Number factors() const { return spec.type == Number::kBfloat16 ? Number::kBfloat16 : Number::kFloat32; }
   // The weights and bias of a token.
   MatrixView w1(int64_t token, bool transposed) const;
   MatrixView w2(int64_t token, bool transposed) const;
 
-  // What is normed before the network of a token: with kPostLayer mix(x) + x, with kPreRms x + mix(N1(x)). [dim]
-  void NetworkSource(int64_t token, int64_t row, float* u) const;
+  float* source(int64_t token, int64_t row) const { return sources + (token * spec.batch + row) * spec.dim; }
   Moments NetworkMoments(const float* u) const;
-  // The network's input s from u.
+  // The network's input s from a source u.
   void NetworkInput(const float* u, const Moments& moments, float* s) const;
   const float* network_gamma() const { return spec.norm == Norm::kPostLayer ? inputs.gamma1 : inputs.gamma2; }
 };
+
+// Whether an array is so large that the caches will not hold it until it is read again.
+inline bool IsLarge(int64_t count, Number type) { return count * SizeOf(type) >= 4 << 20; }
+
+// To be called once streaming stores are to be seen by other threads.
+inline void FinishStreams() {
+#ifdef __x86_64__
+  __builtin_ia32_sfence();
+#endif
+}
+
+// Rows that their memory is asked for ahead of their turn: rows of one token are far apart.
+constexpr int64_t kRowsAhead = 4;
+
+inline void PrefetchNumbers(const void* data, int64_t bytes) {
+  for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(static_cast<const char*>(data) + at);
+}
+
+inline void PrefetchToWrite(void* data, int64_t bytes) {
+  for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(static_cast<char*>(data) + at, 1);
+}
 
 // Where the results of rows of one token go: row i of them at i times the stride, in numbers of the spec's type.
 // Null: nowhere.
@@ -39,16 +60,17 @@ struct TileOutputs {
   int64_t y_stride;
   void* inner;  // stride spec.inner
   void* sum;    // stride spec.dim
+  bool stream_y = false, stream_inner = false, stream_sum = false;  // not read again soon
 };
 
 // Rows [row, row + rows) of one token, on this thread.
 void ForwardTile(const Block& block, int64_t token, int64_t row, int64_t rows, const TileOutputs& outputs);
 
-// The scales of x's rows; with kPreRms, else nothing.
-void FindScales(const BlockSpec& spec, const void* x, const Kernels& kernels, const Executor& executor, float* scales);
+// Fills in the sources of all tokens, sample by sample: the numbers of a sample are together, those of a token are not.
+void FindSources(const Block& block, const Executor& executor);
 
-// Numbers of FindScales' result.
-int64_t ScalesSize(const BlockSpec& spec);
+// Numbers of the sources.
+inline int64_t SourcesSize(const BlockSpec& spec) { return spec.tokens * spec.batch * spec.dim; }
 
 // The op's outputs; those that are not kept are null.
 struct BlockOutputs {
@@ -57,9 +79,9 @@ struct BlockOutputs {
   void* kept_sum;
 };
 
-// `scales` has room for ScalesSize numbers.
+// `sources` has room for SourcesSize numbers.
 void Forward(const BlockSpec& spec, const BlockInputs& inputs, const BlockOutputs& outputs, const Kernels& kernels,
-             const Executor& executor, float* scales);
+             const Executor& executor, float* sources);
 
 }  // namespace rankmixer
 }  // namespace ps_cluster

@@ -42,6 +42,8 @@ struct Product {
   int64_t c_stride;
   // Whether the product is added to c or replaces it.
   bool accumulate = false;
+  // Whether c is not read again soon: where it can, it is then written past the caches.
+  bool stream = false;
   // What a and b are rounded to before they are multiplied: kFloat32 (nothing is lost) or kBfloat16, which is faster
   // where `Kernels::fast_bfloat16` and the same as kFloat32 elsewhere.
   Number factors = Number::kFloat32;

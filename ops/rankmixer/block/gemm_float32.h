@@ -15,6 +15,9 @@ namespace rankmixer {
 constexpr int64_t kMostDepth = 512;             // of a block: the rows of a that are in use stay in the first level
 constexpr int64_t kBlockNumbers = 128 * 1024;   // in a block of b, which stays in the second level
 
+// What becomes of a tile: it replaces c, in the caches or past them, or is added to it.
+enum class StoreKind { kReplace, kStream, kAdd };
+
 // Packed rows of a: column p of up to 16 rows is at p * kPackedRows.
 constexpr int64_t kPackedRows = 16;
 constexpr int64_t kPackedGroups = 8;  // of up to kTileRows rows, packed at a time
@@ -32,15 +35,17 @@ int64_t RowOffset(int64_t row, int64_t row3, int64_t row5) {
 // the last are full. a's rows are `stride` numbers apart or, kPacked, packed.
 template <class V, int kVectors, bool kPacked, int... kRow>
 void Tile(std::integer_sequence<int, kRow...>, const float* a, int64_t stride, const float* b, int64_t depth, float* c,
-          int64_t c_stride, int columns, bool accumulate) {
+          int64_t c_stride, int columns, StoreKind kind) {
   using F = typename V::F;
   constexpr int kRows = sizeof...(kRow);
   constexpr int kLanes = V::kLanes;
   constexpr int64_t kPanel = 2 * kLanes;
   F first[kRows], second[kRows];
   ((first[kRow] = F{}, second[kRow] = F{}), ...);
-  (__builtin_prefetch(c + kRow * c_stride, 1), ...);
-  if constexpr (kVectors > 1) (__builtin_prefetch(c + kRow * c_stride + kLanes, 1), ...);
+  if (kind != StoreKind::kStream) {
+    (__builtin_prefetch(c + kRow * c_stride, 1), ...);
+    if constexpr (kVectors > 1) (__builtin_prefetch(c + kRow * c_stride + kLanes, 1), ...);
+  }
   const int64_t row = stride * static_cast<int64_t>(sizeof(float)), row3 = 3 * row, row5 = 5 * row;
   const char* low = reinterpret_cast<const char*>(a);
   const char* high = low + 7 * row;
@@ -68,10 +73,13 @@ void Tile(std::integer_sequence<int, kRow...>, const float* a, int64_t stride, c
   }
   const int rest = columns - (kVectors - 1) * kLanes;
   auto finish = [&](float* to, F sum, int count) {
-    if (count == kLanes) {
-      V::Store(to, accumulate ? V::Load(to) + sum : sum);
+    if (kind == StoreKind::kAdd) sum = sum + (count == kLanes ? V::Load(to) : V::LoadPart(to, count));
+    if (count < kLanes) {
+      V::StorePart(to, sum, count);
+    } else if (kind == StoreKind::kStream) {
+      V::Stream(to, sum);
     } else {
-      V::StorePart(to, accumulate ? V::LoadPart(to, count) + sum : sum, count);
+      V::Store(to, sum);
     }
   };
   if constexpr (kVectors > 1) {
@@ -84,19 +92,19 @@ void Tile(std::integer_sequence<int, kRow...>, const float* a, int64_t stride, c
 
 template <class V, int kRows>
 void TileOfRows(const float* a, int64_t stride, bool packed, const float* b, int64_t depth, float* c, int64_t c_stride,
-                int columns, bool accumulate) {
+                int columns, StoreKind kind) {
   constexpr auto rows = std::make_integer_sequence<int, kRows>();
   if (columns > V::kLanes) {
-    packed ? Tile<V, 2, true>(rows, a, stride, b, depth, c, c_stride, columns, accumulate)
-           : Tile<V, 2, false>(rows, a, stride, b, depth, c, c_stride, columns, accumulate);
+    packed ? Tile<V, 2, true>(rows, a, stride, b, depth, c, c_stride, columns, kind)
+           : Tile<V, 2, false>(rows, a, stride, b, depth, c, c_stride, columns, kind);
   } else {
-    packed ? Tile<V, 1, true>(rows, a, stride, b, depth, c, c_stride, columns, accumulate)
-           : Tile<V, 1, false>(rows, a, stride, b, depth, c, c_stride, columns, accumulate);
+    packed ? Tile<V, 1, true>(rows, a, stride, b, depth, c, c_stride, columns, kind)
+           : Tile<V, 1, false>(rows, a, stride, b, depth, c, c_stride, columns, kind);
   }
 }
 
 using TileFunction = void (*)(const float* a, int64_t stride, bool packed, const float* b, int64_t depth, float* c,
-                              int64_t c_stride, int columns, bool accumulate);
+                              int64_t c_stride, int columns, StoreKind kind);
 
 template <class V>
 struct TileTable {
@@ -110,15 +118,6 @@ struct TileTable {
 
 template <class V>
 constexpr TileTable<V> kTiles = TileTable<V>::Make(std::make_integer_sequence<int, V::kTileRows>());
-
-// `total` cut into the fewest parts of at most `most`, all alike but for rounding up to `multiple`.
-template <class V>
-int64_t EvenPart(int64_t total, int64_t most, int64_t multiple) {
-  const int64_t parts = (total + most - 1) / most;
-  if (parts == 0) return multiple;
-  const int64_t part = (total + parts - 1) / parts;
-  return (part + multiple - 1) / multiple * multiple;
-}
 
 // Numbers of scratch that MultiplyFloat32 needs: a block of b, and groups of rows of a.
 constexpr int64_t kFloat32Scratch = kBlockNumbers + (64 + kPackedGroups * kPackedRows) * kMostDepth;
@@ -151,12 +150,17 @@ void MultiplyFloat32(const Product& product, float* scratch) {
   const int64_t width = EvenPart<V>(product.n, most_columns, kPanel);
   const int64_t height = EvenPart<V>(product.m, V::kTileRows, 1);
   const bool packed = product.a.transposed || product.a.type != Number::kFloat32;
+  const bool stream = product.stream && depth >= product.k && product.c_stride % V::kLanes == 0 &&
+                      CanStream<V>(product.c, Number::kFloat32);
   float* const block = scratch;
   float* const groups = scratch + kBlockNumbers + 64 * kMostDepth;
   for (int64_t j0 = 0; j0 < product.n; j0 += width) {
     const int64_t columns = product.n - j0 < width ? product.n - j0 : width;
     for (int64_t p0 = 0; p0 == 0 || p0 < product.k; p0 += depth) {
       const int64_t deep = product.k - p0 < depth ? product.k - p0 : depth;
+      const StoreKind kind = product.accumulate || p0 > 0 ? StoreKind::kAdd
+                             : stream                     ? StoreKind::kStream
+                                                          : StoreKind::kReplace;
       PackPanels<V>(product.b.From(p0, j0), deep, columns, kPanel, block);
       for (int64_t i0 = 0; i0 < product.m; i0 += height) {
         const int64_t rows = product.m - i0 < height ? product.m - i0 : height;
@@ -172,8 +176,7 @@ void MultiplyFloat32(const Product& product, float* scratch) {
         float* const c = product.c + i0 * product.c_stride + j0;
         for (int64_t j = 0; j < columns; j += kPanel) {
           const int64_t wide = columns - j < kPanel ? columns - j : kPanel;
-          tile(a, part.stride, packed, block + j * deep, deep, c + j, product.c_stride, static_cast<int>(wide),
-               product.accumulate || p0 > 0);
+          tile(a, part.stride, packed, block + j * deep, deep, c + j, product.c_stride, static_cast<int>(wide), kind);
         }
         if (p0 + deep >= product.k && product.epilogue.run != nullptr) {
           product.epilogue.run(product.epilogue.context, i0, rows, j0, columns);

@@ -10,6 +10,15 @@
 namespace ps_cluster {
 namespace rankmixer {
 
+// `total` cut into the fewest parts of at most `most`, all alike but for rounding up to `multiple`.
+template <class V>
+int64_t EvenPart(int64_t total, int64_t most, int64_t multiple) {
+  const int64_t parts = (total + most - 1) / most;
+  if (parts == 0) return multiple;
+  const int64_t part = (total + parts - 1) / parts;
+  return (part + multiple - 1) / multiple * multiple;
+}
+
 // Transposes a square of kLanes vectors: each round deals the first and the second half like two packs of cards.
 template <class V>
 inline void Transpose(typename V::F* rows) {
@@ -50,6 +59,9 @@ void PackTransposed(const MatrixView& from, int64_t rows, int64_t columns, float
         const float* data = static_cast<const float*>(from.data) + i * from.stride + j;
 #pragma GCC unroll 16
         for (int r = 0; r < kLanes; ++r) square[r] = V::Load(data + r * from.stride);
+        // The next rows, which are far from these.
+#pragma GCC unroll 16
+        for (int r = 0; r < kLanes; ++r) __builtin_prefetch(data + (kLanes + r) * from.stride);
         Transpose<V>(square);
 #pragma GCC unroll 16
         for (int r = 0; r < kLanes; ++r) V::Store(to + (j + r) * stride + i, square[r]);
@@ -79,6 +91,8 @@ void PackPanels(const MatrixView& b, int64_t k, int64_t n, int64_t width, float*
   }
   for (int64_t p = 0; p < k; ++p) {
     float* row = to + p * width;
+    const char* const later = static_cast<const char*>(At(b.data, b.type, (p + 4) * b.stride));
+    for (int64_t at = 0; at < n * SizeOf(b.type); at += 64) __builtin_prefetch(later + at);
     for (int64_t j = 0; j < n; j += width, row += k * width) {
       const int64_t columns = n - j < width ? n - j : width;
       for (int64_t v = 0; v < columns; v += kLanes) {

@@ -5,9 +5,32 @@
 
 #include "ops/rankmixer/block/scratch.h"
 
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
+#ifdef __linux__
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 namespace ps_cluster {
 namespace rankmixer {
 namespace {
+
+// Whether the processor has tiles of bfloat16 numbers, and the system lets this process use them.
+bool MayUseTiles() {
+#if defined(__x86_64__) && defined(__linux__) && defined(SYS_arch_prctl)
+  constexpr unsigned kBfloat16 = 1u << 22, kTile = 1u << 24;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kBfloat16) == 0 || (d & kTile) == 0) return false;
+  if (__get_cpuid_count(7, 1, &a, &b, &c, &d) == 0 || (a & (1u << 5)) == 0) return false;  // AVX512_BF16
+  // The tiles' memory is so large that a process has to ask before it first touches them.
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
 
 const Kernels* Choose() {
   const char* const names[] = {"sse", "avx2", "avx512", "amx"};
@@ -26,6 +49,8 @@ const Kernels* Choose() {
     return chosen;
   }
   if (const Kernels* kernels = Avx512Kernels()) chosen = kernels;
+  if (most < 3 || !MayUseTiles()) return chosen;
+  if (const Kernels* kernels = AmxKernels()) chosen = kernels;
 #endif
   return chosen;
 }

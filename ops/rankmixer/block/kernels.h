@@ -25,13 +25,13 @@ struct Kernels {
 
   // Copies a row from and to a type.
   void (*widen)(const void* from, Number type, int64_t n, float* to);
-  void (*narrow)(const float* from, int64_t n, void* to, Number type);
+  // `stream`: `to` is not read again soon.
+  void (*narrow)(const float* from, int64_t n, void* to, Number type, bool stream);
 
-  // to[j * width + d] += from[j * stride + d] for all heads j, numbers d of a head; the second with the factors
-  // scale[j] * gamma[d].
-  void (*add_heads)(const void* from, Number type, int64_t stride, int64_t heads, int64_t width, float* to);
-  void (*add_scaled_heads)(const void* from, Number type, int64_t stride, int64_t heads, int64_t width,
-                           const float* scale, const float* gamma, float* to);
+  // to[j * width + d] = from[j * stride + d] for all heads j, numbers d of a head.
+  void (*gather_heads)(const float* from, int64_t stride, int64_t heads, int64_t width, float* to);
+  // to += a row of a type.
+  void (*add_wide)(const void* from, Number type, int64_t n, float* to);
 
   Moments (*layer_moments)(const float* u, int64_t n, float epsilon);
   Moments (*rms_moments)(const float* u, int64_t n, float epsilon);
@@ -45,7 +45,7 @@ struct Kernels {
   // a + bias; kept, if not null, becomes that, h the activation of it times the dropout's factors. `unit` is the
   // first number's hidden unit.
   void (*activate)(Activation activation, const float* a, const float* bias, int64_t n, const DropoutRow& dropout,
-                   int64_t unit, float* h, void* kept, Number type);
+                   int64_t unit, float* h, void* kept, Number type, bool stream);
   // h and its slope in a, from what was kept.
   void (*activate_with_slope)(Activation activation, const void* kept, Number type, int64_t n,
                               const DropoutRow& dropout, float* h, float* slope);

@@ -24,8 +24,8 @@ Kernels MakeKernels(const char* name) {
   kernels.multiply = &MultiplyAsFloat32<V>;
   kernels.widen = &Rows<V>::Widen;
   kernels.narrow = &Rows<V>::Narrow;
-  kernels.add_heads = &Rows<V>::AddHeads;
-  kernels.add_scaled_heads = &Rows<V>::AddScaledHeads;
+  kernels.gather_heads = &Rows<V>::GatherHeads;
+  kernels.add_wide = &Rows<V>::AddWide;
   kernels.layer_moments = &Rows<V>::LayerMoments;
   kernels.rms_moments = &Rows<V>::RmsMoments;
   kernels.normalize = &Rows<V>::Normalize;

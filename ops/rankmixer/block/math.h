@@ -7,9 +7,9 @@
 namespace ps_cluster {
 namespace rankmixer {
 
-// a polynomial, the coefficient of the highest power last
+// A polynomial, the coefficient of the highest power last
 template <class V, int kCount>
-typename V::F Polynomial(const float (&coefficients)[kCount], typename V::F x) {
+PS_CLUSTER_INLINE typename V::F Polynomial(const float (&coefficients)[kCount], typename V::F x) {
   typename V::F sum = V::Set(coefficients[kCount - 1]);
 #pragma GCC unroll 16
   for (int i = kCount - 2; i >= 0; --i) sum = V::MultiplyAdd(sum, x, V::Set(coefficients[i]));
@@ -18,7 +18,7 @@ typename V::F Polynomial(const float (&coefficients)[kCount], typename V::F x) {
 
 // e^(x + low) for x <= 0 and a small `low`, which carries what x could not hold; zero below e^-87.
 template <class V>
-typename V::F ExpOfNegative(typename V::F x, typename V::F low) {
+PS_CLUSTER_INLINE typename V::F ExpOfNegative(typename V::F x, typename V::F low) {
   using F = typename V::F;
   // Of (e^r - 1 - r) / r^2 on [-0.4, 0.4]; error of the whole below 1e-8.
   constexpr float kTerms[] = {0.49999985f, 0.16666408f, 0.041669708f, 0.008380413f, 0.0013790470f};
@@ -42,7 +42,7 @@ struct Normal {
 };
 
 template <class V>
-Normal<V> NormalOf(typename V::F a) {
+PS_CLUSTER_INLINE Normal<V> NormalOf(typename V::F a) {
   using F = typename V::F;
   // What is beyond t, divided by the density: of y = (t - 3) / (t + 3), relative error below 8e-9 up to t = 14.
   constexpr float kTerms[] = {0.12151395f,    -0.20640261f,   0.12322503f,     -0.04621329f,   0.0061320704f,
@@ -66,7 +66,7 @@ struct Logistic {
 };
 
 template <class V>
-Logistic<V> LogisticOf(typename V::F a) {
+PS_CLUSTER_INLINE Logistic<V> LogisticOf(typename V::F a) {
   using F = typename V::F;
   const F small = ExpOfNegative<V>(-V::Abs(a), F{});
   const F share = V::Reciprocal(V::Set(1.0f) + small);

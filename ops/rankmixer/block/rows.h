@@ -28,27 +28,23 @@ struct Rows {
     for (int64_t i = 0; i < n; i += kLanes) StoreRow<V>(to, i, LoadAs<V>(from, type, i, n - i), n);
   }
 
-  static void Narrow(const float* from, int64_t n, void* to, Number type) {
+  static void Narrow(const float* from, int64_t n, void* to, Number type, bool stream) {
+    if (stream && n % kLanes == 0 && CanStream<V>(to, type)) {
+      for (int64_t i = 0; i < n; i += kLanes) V::Stream(static_cast<float*>(to) + i, V::Load(from + i));
+      return;
+    }
     for (int64_t i = 0; i < n; i += kLanes) StoreAs<V>(to, type, i, LoadRow<V>(from, i, n), n - i);
   }
 
-  static void AddHeads(const void* from, Number type, int64_t stride, int64_t heads, int64_t width, float* to) {
-    for (int64_t j = 0; j < heads; ++j) {
-      float* const head = to + j * width;
-      for (int64_t d = 0; d < width; d += kLanes) {
-        StoreRow<V>(head, d, LoadRow<V>(head, d, width) + LoadAs<V>(from, type, j * stride + d, width - d), width);
-      }
+  static void GatherHeads(const float* from, int64_t stride, int64_t heads, int64_t width, float* to) {
+    for (int64_t j = 0; j < heads; ++j, from += stride, to += width) {
+      for (int64_t d = 0; d < width; d += kLanes) StoreRow<V>(to, d, LoadRow<V>(from, d, width), width);
     }
   }
 
-  static void AddScaledHeads(const void* from, Number type, int64_t stride, int64_t heads, int64_t width,
-                             const float* scale, const float* gamma, float* to) {
-    for (int64_t j = 0; j < heads; ++j) {
-      float* const head = to + j * width;
-      for (int64_t d = 0; d < width; d += kLanes) {
-        const F normed = LoadAs<V>(from, type, j * stride + d, width - d) * V::Set(scale[j]);
-        StoreRow<V>(head, d, V::MultiplyAdd(normed, LoadRow<V>(gamma, d, width), LoadRow<V>(head, d, width)), width);
-      }
+  static void AddWide(const void* from, Number type, int64_t n, float* to) {
+    for (int64_t i = 0; i < n; i += kLanes) {
+      StoreRow<V>(to, i, LoadRow<V>(to, i, n) + LoadAs<V>(from, type, i, n - i), n);
     }
   }
 

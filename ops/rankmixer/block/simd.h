@@ -10,6 +10,9 @@
 
 #include "ops/rankmixer/block/number.h"
 
+// A call would go through the library's table of symbols, and vectors through memory.
+#define PS_CLUSTER_INLINE inline __attribute__((always_inline))
+
 namespace ps_cluster {
 namespace rankmixer {
 
@@ -48,6 +51,8 @@ struct Simd {
     return value;
   }
   static void Store(float* to, F value) { __builtin_memcpy(to, &value, sizeof(value)); }
+  // Past the caches; `to` is aligned to the vector.
+  static void Stream(float* to, F value) { Store(to, value); }
   static H LoadShort(const uint16_t* from) {
     H value;
     __builtin_memcpy(&value, from, sizeof(value));
@@ -58,19 +63,19 @@ struct Simd {
   // The first `count` lanes, 0 < count < kLanes; the others are zero.
   static F LoadPart(const float* from, int count) {
     F value{};
-    for (int i = 0; i < count; ++i) value[i] = from[i];
+    for (int i = 0; i < count && i < kLanes; ++i) value[i] = from[i];
     return value;
   }
   static void StorePart(float* to, F value, int count) {
-    for (int i = 0; i < count; ++i) to[i] = value[i];
+    for (int i = 0; i < count && i < kLanes; ++i) to[i] = value[i];
   }
   static H LoadShortPart(const uint16_t* from, int count) {
     H value{};
-    for (int i = 0; i < count; ++i) value[i] = from[i];
+    for (int i = 0; i < count && i < kLanes; ++i) value[i] = from[i];
     return value;
   }
   static void StoreShortPart(uint16_t* to, H value, int count) {
-    for (int i = 0; i < count; ++i) to[i] = value[i];
+    for (int i = 0; i < count && i < kLanes; ++i) to[i] = value[i];
   }
 
   static U Iota() {
@@ -136,6 +141,12 @@ typename V::F LoadAs(const void* from, Number type, int64_t index, int64_t count
   const typename V::H bits =
       count >= V::kLanes ? V::LoadShort(data) : V::LoadShortPart(data, static_cast<int>(count));
   return type == Number::kBfloat16 ? V::FromBfloat16(bits) : V::FromFloat16(bits);
+}
+
+// Whether whole vectors from `to` on may be stored with Stream.
+template <class V>
+bool CanStream(const void* to, Number type) {
+  return type == Number::kFloat32 && reinterpret_cast<uintptr_t>(to) % (4 * V::kLanes) == 0;
 }
 
 template <class V>

@@ -16,6 +16,7 @@ struct Avx2 : Simd<8> {
   static __m256i Mask(int count) { return (__m256i)(Iota() < SetBits(static_cast<uint32_t>(count))); }
   static F LoadPart(const float* from, int count) { return (F)_mm256_maskload_ps(from, Mask(count)); }
   static void StorePart(float* to, F value, int count) { _mm256_maskstore_ps(to, Mask(count), (__m256)value); }
+  static void Stream(float* to, F value) { _mm256_stream_ps(to, (__m256)value); }
   static F MultiplyAdd(F a, F b, F c) { return (F)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c); }
   static F FromFloat16(H value) { return (F)_mm256_cvtph_ps((__m128i)value); }
   static H ToFloat16(F value) { return (H)_mm256_cvtps_ph((__m256)value, _MM_FROUND_TO_NEAREST_INT); }

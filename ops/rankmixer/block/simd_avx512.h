@@ -25,6 +25,7 @@ struct Avx512 : Simd<16> {
   static void StoreShortPart(uint16_t* to, H value, int count) {
     _mm256_mask_storeu_epi16(to, Mask(count), (__m256i)value);
   }
+  static void Stream(float* to, F value) { _mm512_stream_ps(to, (__m512)value); }
   static F MultiplyAdd(F a, F b, F c) { return (F)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c); }
   // The approximation of 14 bits and one step of Newton's: within one unit in the last place. Finite values only.
   static F Reciprocal(F value) {

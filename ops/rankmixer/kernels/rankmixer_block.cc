@@ -31,10 +31,10 @@ class RankmixerBlock : public tensorflow::OpKernel {
                                 1, keep_ ? TensorShape({spec.tokens, spec.batch, spec.inner}) : nothing, &inner));
     OP_REQUIRES_OK(context, context->allocate_output(
                                 2, keep_ ? TensorShape({spec.tokens, spec.batch, spec.dim}) : nothing, &sum));
-    Tensor scales;
-    OP_REQUIRES_OK(context, context->allocate_temp(tensorflow::DT_FLOAT, {rankmixer::ScalesSize(spec)}, &scales));
+    Tensor sources;
+    OP_REQUIRES_OK(context, context->allocate_temp(tensorflow::DT_FLOAT, {rankmixer::SourcesSize(spec)}, &sources));
     rankmixer::Forward(spec, arguments.inputs(), {DataOf(y), DataOf(inner), DataOf(sum)}, kernels,
-                       PoolExecutor(context), scales.flat<float>().data());
+                       PoolExecutor(context), sources.flat<float>().data());
   }
 
  private:
