@@ -67,6 +67,4 @@ def _check_networks(config: RankMixerConfig) -> list[str]:
             f"experts.target_active: expected at least one of {experts.count} experts, {1 / experts.count:.3g}, found "
             f"{experts.target_active}"
         )
-    if config.fused == "on":
-        problems.append("fused: expected 'auto' or 'off' beside experts, found 'on'")
     return problems

@@ -80,9 +80,9 @@ class RankMixerConfig(_RankerConfig):
     )
     fused: Literal["auto", "on", "off"] = Field(
         "auto",
-        description="Whether a block is one fused op: `auto`: where the op library has a kernel for it, `on`: else do "
-        "not start. Weights and checkpoints are the same, dropout masks are not. A SavedModel has the op only in the "
-        "form with our ops.",
+        description="Whether a block, or with `experts` the sum of a token's experts, is one fused op: `auto`: where "
+        "the op library has a kernel for it, `on`: else do not start. Weights and checkpoints are the same, dropout "
+        "masks are not. A SavedModel has the op only in the form with our ops.",
     )
     experts: ExpertsConfig | None = Field(
         None, description="Experts in place of each token's network. Default: one network a token."

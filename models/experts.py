@@ -24,6 +24,7 @@ from models.block_ops import BlockNorms, Network, activate, composed_block, wide
 from models.dropout import Dropout
 from models.initial import add_weight, glorot, normal, ones, zeros
 from ops.rankmixer_block import BlockOptions
+from ops.rankmixer_experts import sparse_experts
 
 
 class ExpertWeights(NamedTuple):
@@ -45,7 +46,7 @@ def expert_sum(
 ) -> tf.Tensor:
     """The gated sum of each token's experts: tokens `[T, batch, D]`, gates float32 `[T, batch, E]` to `[T, batch, D]`.
 
-    All experts are computed, whatever their gates.
+    All experts are computed, whatever their gates; `ops.rankmixer_experts` is the same for those above 0 only.
     """
     dtype = tokens.dtype
     inner = wide(tf.matmul(tokens[:, tf.newaxis], weights.w1)) + wide(weights.b1)[:, :, tf.newaxis, :]
@@ -80,6 +81,8 @@ class ExpertsBlock(tf_keras.layers.Layer):
         experts: Number of experts E of each token.
         hidden: Width H of an expert.
         dense_router: Whether there is a second router.
+        fused: Whether the op computes the sum, and so only experts whose gates are not 0. Its dropout masks are others
+            than those of the composed form.
     """
 
     def __init__(
@@ -91,6 +94,7 @@ class ExpertsBlock(tf_keras.layers.Layer):
         hidden: int,
         dense_router: bool,
         options: BlockOptions,
+        fused: bool = False,
         seed: int,
         stream: int = 0,
         name: str,
@@ -98,6 +102,7 @@ class ExpertsBlock(tf_keras.layers.Layer):
     ) -> None:
         super().__init__(name=name, dtype=dtype, autocast=False)
         self.options = options
+        self.fused = fused
         self.plain_norm2 = False  # as in `RankMixerBlock`
         inner = 2 * hidden if options.activation == "swiglu" else hidden
         shifted = options.norm == "post_ln"
@@ -131,9 +136,6 @@ class ExpertsBlock(tf_keras.layers.Layer):
         weights = ExpertWeights(*(tf.cast(weight, dtype) for weight in (self.w1, self.b1, self.w2, self.b2)))
         sparse_gates: list[tf.Tensor] = []
 
-        def drop(hidden: tf.Tensor) -> tf.Tensor:
-            return self.dropout(hidden, training=training)
-
         def network(mixed: tf.Tensor) -> tf.Tensor:
             if both_paths:
                 assert self.dense_router is not None
@@ -143,6 +145,23 @@ class ExpertsBlock(tf_keras.layers.Layer):
             else:
                 sparse_gates.append(self.router(mixed))
                 gates = sparse_gates[0]
-            return expert_sum(mixed, gates, weights, self.options.activation, drop)
+            return self._sum(mixed, gates, weights, bool(training))
 
         return composed_block(tokens, norms, self.options, network), sparse_gates[0]
+
+    def _sum(self, tokens: tf.Tensor, gates: tf.Tensor, weights: ExpertWeights, training: bool) -> tf.Tensor:
+        if not self.fused:
+            return expert_sum(
+                tokens, gates, weights, self.options.activation, lambda hidden: self.dropout(hidden, training=training)
+            )
+        dropping = training and self.options.dropout > 0
+        return sparse_experts(
+            tokens,
+            gates,
+            *weights,
+            activation=self.options.activation,
+            dropout=self.options.dropout if dropping else 0.0,
+            seed=self.dropout.next_seed() if dropping else None,
+            tokens_first=True,
+            keep=training,
+        )

@@ -1,8 +1,8 @@
 """Floating-point operations of a ranker, counted from the shapes of its layers.
 
 Only products of matrices count, two operations for each multiplication and addition; sums, norms, activations and
-look-ups do not. Training counts as three times the forward pass: backward has two products for each one. What is
-recomputed or done on padding of sequences counts nowhere.
+look-ups do not. Experts count as if each were computed for every row. Training counts as three times the forward pass:
+backward has two products for each one. What is recomputed or done on padding of sequences counts nowhere.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether a RankMixer's blocks run as the fused op or as TensorFlow's own operations."""
+"""Whether a RankMixer's blocks, or the experts in them, run as the fused op or as TensorFlow's own operations."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from models.config import ModelConfig, RankMixerConfig
 from ops.library import RANKMIXER_PATH, load_rankmixer
 
 _BLOCK_OP = "PsClusterRankmixerBlock"
+_EXPERTS_OP = "PsClusterSparseExperts"
 
 
 @dataclass(frozen=True)
@@ -30,27 +31,27 @@ def choose(config: ModelConfig, device_type: str = "CPU") -> Choice:
     """
     if not isinstance(config, RankMixerConfig):
         return Choice(False)
-    if config.experts is not None:
-        return Choice(False, "composed experts")
+    what, op = ("block", _BLOCK_OP) if config.experts is None else ("experts", _EXPERTS_OP)
     if config.fused == "off":
-        return Choice(False, "composed block")
-    missing = _missing(config, device_type)
+        return Choice(False, f"composed {what}")
+    missing = _missing(op, config, device_type)
     if missing is None:
-        return Choice(True, f"fused block{_instruction_set() if device_type == 'CPU' else ''}")
+        return Choice(True, f"fused {what}{_instruction_set() if device_type == 'CPU' else ''}")
     if config.fused == "on":
-        raise ValueError(f"fused: expected a fused block for fused: on, found {missing}")
-    return Choice(False, f"composed block: {missing}")
+        wanted = "a fused block" if config.experts is None else "fused experts"
+        raise ValueError(f"fused: expected {wanted} for fused: on, found {missing}")
+    return Choice(False, f"composed {what}: {missing}")
 
 
-def _missing(config: RankMixerConfig, device_type: str) -> str | None:
-    """Why the fused block cannot be had; None where it can."""
+def _missing(op: str, config: RankMixerConfig, device_type: str) -> str | None:
+    """Why `op` cannot be had; None where it can."""
     try:
         load_rankmixer()
     except FileNotFoundError as error:
         return str(error)
     except tf.errors.OpError as error:  # built for another TensorFlow
         return f"{RANKMIXER_PATH}: does not load: {error.message}"
-    if not has_kernel(_BLOCK_OP, device_type, config.precision):
+    if not has_kernel(op, device_type, config.precision):
         return f"no {device_type} kernel of it for {config.precision}"
     return None
 

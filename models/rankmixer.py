@@ -85,6 +85,7 @@ class RankMixer(tf_keras.layers.Layer):
                     hidden=config.expert_hidden,
                     dense_router=experts.dense_training,
                     options=options,
+                    fused=fused,
                     seed=seed,
                     stream=stream,
                     name=f"{name}/block_{index}",

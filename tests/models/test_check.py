@@ -54,12 +54,11 @@ def test_nothing_is_said_where_all_fits(config):
             ["gelu: expected no kind of GELU beside activation: swiglu, found 'tanh'"],
         ),
         (
-            rankmixer(tokens=2, dim=8, fused="on", experts={"count": 3, "target_active": 0.25}),
+            rankmixer(tokens=2, dim=8, experts={"count": 3, "target_active": 0.25}),
             VECTORS,
             [
                 "experts.count: expected a divisor of 32, the width of the network, or experts.hidden, found 3",
                 "experts.target_active: expected at least one of 3 experts, 0.333, found 0.25",
-                "fused: expected 'auto' or 'off' beside experts, found 'on'",
             ],
         ),
         (

@@ -18,9 +18,9 @@ from tests.models.blocks import named
 from tests.models.examples import INPUTS, values_for
 
 
-def experts_block(options: BlockOptions, dtype: str = "float64", *, dense_router: bool = True) -> ExpertsBlock:
+def experts_block(options: BlockOptions, dtype: str = "float64", *, fused: bool = False) -> ExpertsBlock:
     block = ExpertsBlock(
-        3, 6, experts=4, hidden=5, dense_router=dense_router, options=options, seed=0, name="block", dtype=dtype
+        3, 6, experts=4, hidden=5, dense_router=True, options=options, fused=fused, seed=0, name="block", dtype=dtype
     )
     rng = np.random.default_rng(0)
     block.set_weights([rng.normal(size=weight.shape) for weight in block.weights])
@@ -49,6 +49,30 @@ def test_a_token_is_the_sum_of_its_experts_by_the_gates_of_the_path(norm, activa
     assert gates.shape == (3, 5, 4)
     assert 0.2 < (gates.numpy() > 0).mean() < 0.8  # or the sum would be that of all or of none
     np.testing.assert_allclose(gates, of_first_half, rtol=1e-12)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("norm", ["post_ln", "pre_rms"])
+@pytest.mark.parametrize("activation", ["gelu", "gelu_tanh", "swiglu"])
+def test_the_fused_op_has_the_tokens_gates_and_gradients_of_the_composed_sum(norm, activation, precision):
+    options = BlockOptions(norm=norm, activation=activation)
+    values = tf.cast(np.random.default_rng(1).normal(size=(10, 3, 6)), precision)
+    upstream = tf.cast(np.random.default_rng(2).normal(size=(10, 3, 6)), precision)
+
+    def results(fused: bool) -> list[np.ndarray]:
+        block = experts_block(options, "float32", fused=fused)
+        with tf.GradientTape() as tape:
+            tape.watch(values)
+            tokens, gates = block(values, training=True, both_paths=True)
+            loss = tf.reduce_sum(tf.cast(tokens * upstream, tf.float32)) + 0.1 * tf.reduce_sum(gates)
+        assert 0.2 < (gates.numpy() > 0).mean() < 0.8
+        found = [tokens, gates, *tape.gradient(loss, [values, *block.trainable_weights])]
+        return [tf.cast(one, tf.float32).numpy() for one in found]
+
+    tolerance = 1e-4 if precision == "float32" else 0.05
+    for one, other in zip(results(True), results(False), strict=True):
+        assert one.any()
+        np.testing.assert_allclose(one, other, rtol=0, atol=tolerance * np.abs(other).max())
 
 
 def test_the_gates_told_are_the_routers():

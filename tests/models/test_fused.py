@@ -1,4 +1,4 @@
-"""The fused block in the ranker: when it is chosen, and that it is the composed one's equal."""
+"""The fused block or fused experts in the ranker: when they are chosen, and that they equal the composed ones."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ OPTIONS = [
     {},
     {"gelu": "tanh", "epsilon": 1e-3},
     {"norm": "pre_rms", "activation": "swiglu"},
+    {"experts": {"count": 4}},
+    {"experts": {"count": 2, "hidden": 5, "dense_training": False}, "norm": "pre_rms", "activation": "swiglu"},
 ]
 
 
@@ -29,17 +31,30 @@ def config(**fields) -> RankMixerConfig:
     return RankMixerConfig(name="rankmixer", tokens=4, dim=16, layers=2, expansion=2, **fields)
 
 
+def with_inactive_experts(model):
+    """The same model, with about half of the gates at 0."""
+    for weight in model.weights:
+        if "router/bias" in weight.name:
+            weight.assign(tf.zeros_like(weight))
+    return model
+
+
 def gradients_of(model, values) -> list[np.ndarray]:
     sources = [*model.trainable_weights, values["user"], values["price"]]
     with tf.GradientTape() as tape:
         tape.watch(sources)
-        loss = tf.reduce_sum(tf.square(model.training_call(values).logits - 1.0))
+        called = model.training_call(values)
+        loss = tf.reduce_sum(tf.square(called.logits - 1.0))
+        if called.penalty is not None:
+            loss += called.penalty
     return [tf.convert_to_tensor(gradient).numpy() for gradient in tape.gradient(loss, sources)]
 
 
 @pytest.mark.parametrize("fields", OPTIONS)
 def test_fused_and_composed_rankers_give_the_same_logits_and_gradients(fields):
-    fused, composed = (build_model(config(**fields), INPUTS, seed=3, fused=choice) for choice in (True, False))
+    fused, composed = (
+        with_inactive_experts(build_model(config(**fields), INPUTS, seed=3, fused=choice)) for choice in (True, False)
+    )
     assert [(w.name, w.shape) for w in fused.weights] == [(w.name, w.shape) for w in composed.weights]
     for one, other in zip(fused.weights, composed.weights):
         np.testing.assert_array_equal(one, other)
@@ -52,10 +67,12 @@ def test_fused_and_composed_rankers_give_the_same_logits_and_gradients(fields):
             np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4 * max(np.abs(other).max(), 1e-3))
 
 
+@pytest.mark.parametrize("experts", [None, {"count": 4, "dense_training": False}])
 @pytest.mark.parametrize("trained_fused", [True, False])
-def test_what_one_form_has_trained_the_other_evaluates(trained_fused):
+def test_what_one_form_has_trained_the_other_evaluates(trained_fused, experts):
     one, other = (
-        build_model(config(dropout=0.1), INPUTS, seed=0, fused=form) for form in (trained_fused, not trained_fused)
+        build_model(config(dropout=0.1, experts=experts), INPUTS, seed=0, fused=form)
+        for form in (trained_fused, not trained_fused)
     )
     values = values_for(256, 3)
     labels = tf.cast(values["age"] + values["user"][:, 0] > 0, tf.float32)[:, tf.newaxis]
@@ -76,11 +93,12 @@ def test_what_one_form_has_trained_the_other_evaluates(trained_fused):
     assert np.abs(other(values) - before).max() > 0.5
 
 
-def test_fused_dropout_goes_by_the_number_of_the_call_and_the_worker():
+@pytest.mark.parametrize("experts", [None, {"count": 4}])
+def test_fused_dropout_goes_by_the_number_of_the_call_and_the_worker(experts):
     values = values_for(16, 3)
 
     def calls(stream: int, restored: list | None = None) -> tuple[list[bytes], list]:
-        model = build_model(config(dropout=0.5), INPUTS, seed=0, dropout_stream=stream, fused=True)
+        model = build_model(config(dropout=0.5, experts=experts), INPUTS, seed=0, dropout_stream=stream, fused=True)
         if restored:
             model.set_weights(restored)
         first = model.training_call(values).logits.numpy().tobytes()
@@ -95,21 +113,34 @@ def test_fused_dropout_goes_by_the_number_of_the_call_and_the_worker():
     assert len({first, second, elsewhere}) == 3
 
 
-def test_the_fused_block_in_evaluation_keeps_nothing_and_drops_nothing():
-    model = build_model(config(dropout=0.5), INPUTS, seed=0, fused=True)
+@pytest.mark.parametrize(
+    ("experts", "op"), [(None, "PsClusterRankmixerBlock"), ({"count": 4}, "PsClusterSparseExperts")]
+)
+def test_the_fused_op_in_evaluation_keeps_nothing_and_drops_nothing(experts, op):
+    model = build_model(config(dropout=0.5, experts=experts), INPUTS, seed=0, fused=True)
     signature = tf.nest.map_structure(lambda value: tf.TensorSpec(value.shape, value.dtype), values_for(2, 2))
     for call, keep, dropout in ((model, False, 0.0), (model.training_call, True, 0.5)):
         graph = tf.function(lambda values, call=call: call(values)).get_concrete_function(signature).graph
-        ops = [op for op in graph.get_operations() if op.type == "PsClusterRankmixerBlock"]
-        assert [(op.get_attr("keep"), op.get_attr("dropout")) for op in ops] == [(keep, dropout)] * 2
+        found = [one for one in graph.get_operations() if one.type == op]
+        assert [(one.get_attr("keep"), one.get_attr("dropout")) for one in found] == [(keep, dropout)] * 2
 
 
 def test_auto_is_fused_where_there_is_a_kernel_and_off_is_not():
-    assert choose(config()).fused and choose(config(fused="on")).fused
-    assert choose(config()).words in [f"fused block ({name})" for name in ("sse", "avx2", "avx512", "amx")]
-    assert choose(config(fused="off")).words == "composed block"
-    for other in (config(experts={"count": 2}), DCNConfig(name="dcn")):
-        assert not choose(other).fused
+    for what, fields in {"block": {}, "experts": {"experts": {"count": 2}}}.items():
+        assert choose(config(**fields)).fused and choose(config(fused="on", **fields)).fused
+        words = [f"fused {what} ({name})" for name in ("sse", "avx2", "avx512", "amx")]
+        assert choose(config(**fields)).words in words
+        off = choose(config(fused="off", **fields))
+        assert not off.fused and off.words == f"composed {what}"
+    assert not choose(DCNConfig(name="dcn")).fused
+
+
+def test_experts_without_a_kernel_for_the_device_are_composed_and_on_is_refused():
+    fields = {"experts": {"count": 2}}
+    assert choose(config(**fields), "TPU").words == "composed experts: no TPU kernel of it for float32"
+    message = "fused: expected fused experts for fused: on, found no TPU kernel of it for float32"
+    with pytest.raises(ValueError, match=message):
+        choose(config(fused="on", **fields), "TPU")
 
 
 def test_a_dtype_without_a_kernel_is_not_fused():
