@@ -32,7 +32,7 @@ void SumExperts(const ExpertsSpec& spec, const Pairs& pairs, const Kernels& kern
   }
   for (int64_t i = 0; i < rows; ++i) {
     kernels.narrow(sums + i * stride, spec.dim, At(dtokens, spec.type, spec.Place(token, first + i) * spec.dim),
-                   spec.type);
+                   spec.type, false);
   }
 }
 

@@ -91,7 +91,7 @@ class ExpertPass {
   }
 
   void Narrow(const float* from, int64_t count, void* to) const {
-    kernels_.narrow(from, count, At(to, spec_.type, of_.index() * count), spec_.type);
+    kernels_.narrow(from, count, At(to, spec_.type, of_.index() * count), spec_.type, false);
   }
 
   void Chunk(int64_t pair, int64_t count, float* ds) {

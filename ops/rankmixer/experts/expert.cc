@@ -23,7 +23,7 @@ struct Hidden {
       float* const numbers = hidden.inner + i * hidden.stride + column;
       of.kernels.activate(of.spec.activation, numbers, of.b1() + column, columns,
                           of.spec.Dropped(of.token, of.expert, hidden.rows[i]), column, numbers,
-                          hidden.KeptAt(i, column), of.spec.type);
+                          hidden.KeptAt(i, column), of.spec.type, false);
     }
   }
 

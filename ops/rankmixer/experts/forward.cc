@@ -48,9 +48,9 @@ void AddExpert(const Expert& of, const int64_t* rows, int64_t count, int64_t fir
   second.accumulate = true;
   Multiply(of.kernels, second);
   for (int64_t i = 0; i < count; ++i) {
-    const float gate = of.gate(rows[i]);
-    of.kernels.add_scaled_heads(tile.z + i * tile.dim_stride, Number::kFloat32, 0, 1, spec.dim, &gate, tile.ones,
-                                tile.y + (rows[i] - first) * tile.dim_stride);
+    // y += gate * z: a norm of mean 0 whose scale is the gate and whose shift is y.
+    float* const y = tile.y + (rows[i] - first) * tile.dim_stride;
+    of.kernels.normalize(tile.z + i * tile.dim_stride, spec.dim, {0.0f, of.gate(rows[i])}, tile.ones, y, y);
   }
 }
 
@@ -88,7 +88,7 @@ void ForwardExperts(const ExpertsSpec& spec, const ExpertsInputs& inputs, const 
     }
     for (int64_t i = 0; i < rows; ++i) {
       kernels.narrow(tile.y + i * tile.dim_stride, spec.dim,
-                     At(outputs.y, spec.type, spec.Place(token, first + i) * spec.dim), spec.type);
+                     At(outputs.y, spec.type, spec.Place(token, first + i) * spec.dim), spec.type, false);
     }
   });
 }
