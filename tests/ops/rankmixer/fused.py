@@ -43,14 +43,14 @@ def _wide(tensor: Any) -> Array:
 
 
 def assert_close(found: Result, expected: Result, tolerance: float) -> None:
-    """Each number is within `tolerance` times the root mean square of its array."""
+    """Each number is within `tolerance` times its own size and the root mean square of its array."""
     pairs = [("y", found.y, expected.y)]
     pairs += [(f"d{name}", found.gradients[name], expected.gradients[name]) for name in expected.gradients]
     for name, one, other in pairs:
         assert one.shape == other.shape, name
         if one.size:
-            scale = np.sqrt(np.mean(other**2)) + 1e-3
-            worst = np.max(np.abs(one - other)) / scale
+            scale = np.sqrt(np.mean(other**2)) + 1e-3 + np.abs(other)
+            worst = np.max(np.abs(one - other) / scale)
             assert worst <= tolerance, f"{name}: off by {worst:.1e} of its size"
 
 

@@ -17,8 +17,8 @@ from tests.ops.rankmixer.reference import WEIGHTS, block, example
 
 NORMS = ["post_ln", "pre_rms"]
 ACTIVATIONS = ["gelu", "gelu_tanh", "swiglu"]
-# Largest error of a number, in units of the root mean square of its array. With 16 bits the result itself is rounded,
-# and so is what the gradient finds kept.
+# Largest error of a number, in units of its size and the root mean square of its array. With 16 bits the result itself
+# is rounded, and so is what the gradient finds kept.
 TOLERANCES = {tf.float32: 3e-5, tf.float16: 1.5e-2, tf.bfloat16: 1e-1}
 TYPES = list(TOLERANCES)
 SEED = (3, -5)
@@ -65,8 +65,8 @@ def test_every_shape_of_a_small_block(norm: str, dtype: tf.DType) -> None:
 @pytest.mark.parametrize("norm", NORMS)
 def test_every_shape(norm: str, activation: str, dtype: tf.DType) -> None:
     for batch, tokens, head, expansion in SHAPES:
-        # The largest would take minutes of the reference.
-        if max(batch, 20) * tokens * (tokens * head) ** 2 * expansion <= 1_000_000_000:
+        # Larger ones take the reference minutes.
+        if max(batch, 20) * tokens * (tokens * head) ** 2 * expansion <= 100_000_000:
             check(batch, tokens, head, expansion, BlockOptions(norm, activation), dtype)
 
 

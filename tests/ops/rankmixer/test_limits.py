@@ -174,10 +174,10 @@ def test_function_of_any_batch_is_traced_once() -> None:
 
 
 def grown_bytes(step: Callable[[], object], steps: int) -> int:
-    """How much the process grew over `steps` steps, after as many to warm up."""
+    """How much the process grew over `steps` steps, after 500 to warm up."""
     sizes = []
-    for _ in range(2):
-        for _ in range(steps):
+    for count in (500, steps):
+        for _ in range(count):
             step()
         gc.collect()
         sizes.append(psutil.Process().memory_info().rss)
