@@ -19,7 +19,7 @@ def run(args: argparse.Namespace) -> int:
     from ps_cluster.errors import UserError
     from ps_cluster.job.load import load_job
     from ps_cluster.job.resolve import tables_of
-    from ps_cluster.job.samples import look_at_samples
+    from ps_cluster.job.samples import absent_samples, look_at_samples
     from ps_cluster.report.text import may_match
 
     job_file = load_job(args.job)
@@ -37,6 +37,8 @@ def run(args: argparse.Namespace) -> int:
         print(f"where: {may_match(asdict(looked.pruned))}")
     for problem in looked.problems:
         print(f"left out: {problem}")
+    for absent in absent_samples(job_file):
+        print(f"not here: {absent}")
     return 0
 
 

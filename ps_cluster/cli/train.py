@@ -23,7 +23,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Train; returns the exit code."""
+    from ps_cluster.errors import UserError
     from ps_cluster.job.load import load_job
+    from ps_cluster.job.samples import absent_samples
     from ps_cluster.launch.local import run_local
 
-    return run_local(load_job(args.job), overwrite=args.overwrite, report=args.report)
+    job_file = load_job(args.job)
+    if absent := absent_samples(job_file):  # the processes would find the same, half a minute later
+        raise UserError("\n".join(absent))
+    return run_local(job_file, overwrite=args.overwrite, report=args.report)

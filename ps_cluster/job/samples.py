@@ -74,36 +74,33 @@ class Looked:
 def look_at_samples(job_file: JobFile) -> Looked:
     """Compares the job's columns and condition with the footers of the files that are there, on this machine's disks.
 
-    Files that are not there are no problem: a job may be checked far from its samples.
+    Files that are not there are no problem: a job may be checked far from its samples. `absent_samples` names them.
     """
     document = parse_yaml(job_file.text)
     looked = Looked()
     told: dict[tuple[Path, str], tuple[str, int]] = {}
     good: list[tuple[Footer, Path]] = []
-    for side in ("train", "test"):
-        for number, pattern in enumerate(getattr(job_file.job.data, side)):
-            if is_address(pattern):
+    for named, pattern in _local_samples(job_file.job):
+        try:
+            paths = expand([pattern], job_file.folder)
+        except DataError:
+            continue
+        for path, footer in zip(paths, read_each(paths)):
+            if isinstance(footer, DataError):
+                told[named, path] = str(footer), 1
                 continue
-            try:
-                paths = expand([pattern], job_file.folder)
-            except DataError:
-                continue
-            for path, footer in zip(paths, read_each(paths)):
-                if isinstance(footer, DataError):
-                    told[("data", side, number), path] = str(footer), 1
-                    continue
-                looked.files += 1
-                looked.rows += sum(stripe.rows for stripe in footer.stripes)
-                problems = list(_problems(job_file.job, footer))
-                if side == "train":
-                    problems += _time_problems(job_file.job, footer)
-                    problems += _sampling_problems(job_file.job, footer)
-                for place, problem in problems:
-                    kind = place, problem.removeprefix(path)  # once for all files
-                    first, files = told.get(kind, (problem, 0))
-                    told[kind] = first, files + 1
-                if not problems:
-                    good.append((footer, ("data", side, number)))
+            looked.files += 1
+            looked.rows += sum(stripe.rows for stripe in footer.stripes)
+            problems = list(_problems(job_file.job, footer))
+            if named[1] == "train":
+                problems += _time_problems(job_file.job, footer)
+                problems += _sampling_problems(job_file.job, footer)
+            for place, problem in problems:
+                kind = place, problem.removeprefix(path)  # once for all files
+                first, files = told.get(kind, (problem, 0))
+                told[kind] = first, files + 1
+            if not problems:
+                good.append((footer, named))
     for (footer, place), found in zip(good, _pruned(job_file.job, [footer for footer, _ in good])):
         if isinstance(found, DataError):
             told[place, footer.path] = str(found), 1
@@ -121,6 +118,27 @@ def look_at_samples(job_file: JobFile) -> Looked:
     if len(lines) > _SHOWN:
         looked.problems.append(f"{job_file.path}: and {len(lines) - _SHOWN} more problems")
     return looked
+
+
+def absent_samples(job_file: JobFile) -> list[str]:
+    """What the job names on this machine's disks and is not there, or not whole: a line each, with the job's line."""
+    document = parse_yaml(job_file.text)
+    lines = []
+    for place, pattern in _local_samples(job_file.job):
+        try:
+            expand([pattern], job_file.folder)
+        except DataError as error:
+            start = f"{job_file.path}:{document.line(Problem(place, '', ''))}: {path_text(place)}: "
+            lines += [start + line for line in str(error).splitlines()]
+    return lines
+
+
+def _local_samples(job: Job) -> Iterator[tuple[Path, str]]:
+    """Places in the job, and the files or folders named there; no addresses."""
+    for side in ("train", "test"):
+        for number, pattern in enumerate(getattr(job.data, side)):
+            if not is_address(pattern):
+                yield ("data", side, number), pattern
 
 
 def _pruned(job: Job, footers: Sequence[Footer]) -> list[Pruned | DataError]:

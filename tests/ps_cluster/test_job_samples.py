@@ -80,6 +80,25 @@ def test_files_that_are_elsewhere_are_no_problem(tmp_path: Path) -> None:
     assert (looked.files, looked.rows, looked.problems) == (0, 0, [])
 
 
+@pytest.mark.parametrize(
+    ("command", "status", "start"), [("check", 0, "not here: "), ("train", 2, "")], ids=["check", "train"]
+)
+def test_files_that_are_elsewhere_are_told_by_check_and_refused_by_train_before_it_starts_anything(
+    command: str, status: int, start: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = job_with(folder, ("- train.orc", "- s3://bucket/train/\n    - nope.orc"))
+    (folder / "test.orc").rename(folder / "more" / "test.orc")
+    assert main([command, job]) == status
+    told = capsys.readouterr()
+    lines = told.out.splitlines()[1:] if status == 0 else told.err.splitlines()
+    missing = "expected a file or folder, found nothing by that name"
+    assert lines == [
+        f"{start}{job}:5: data.train[1]: {folder}/nope.orc: {missing}",
+        f"{start}{job}:8: data.test[0]: {folder}/test.orc: {missing}",
+    ]
+    assert {path.name for path in folder.iterdir()} == {Path(job).name, "more", "train.orc"}
+
+
 def test_what_the_files_lack_is_told_with_the_jobs_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     job = job_with(
         folder,
