@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 
 import pyarrow as pa
 from pyarrow import orc
@@ -35,18 +36,16 @@ def stripe_batches(
         return next(source, None)
 
     done = 0
-    with ThreadPoolExecutor(1, "decode") as pool:
+    # The thread runs `source`, which is closed once the thread has ended: also where the interpreter is about to end
+    # and lets no thread begin anything.
+    with closing(source), ThreadPoolExecutor(1, "decode") as pool:
         ahead: Future[tuple[Stripe, pa.RecordBatch] | None] = pool.submit(advance)
-        try:
-            while (found := ahead.result()) is not None:
-                ahead = pool.submit(advance)
-                yield found
-                done += found[0].rows
-                if progress:
-                    progress(done, total_rows)
-        finally:
-            # The generator runs in the thread, so only there may it be closed.
-            pool.submit(source.close).result()
+        while (found := ahead.result()) is not None:
+            ahead = pool.submit(advance)
+            yield found
+            done += found[0].rows
+            if progress:
+                progress(done, total_rows)
 
 
 def _decoded(

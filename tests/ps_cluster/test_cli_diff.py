@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
+from pyarrow import orc
 
+from data.orc_writer import OrcWriter
 from tests.data import orc_files
 from tests.ps_cluster.in_process import Ran, ran
 
@@ -88,3 +92,16 @@ def test_wrong_input_ends_with_2_and_one_line(folder, arguments, message):
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_damaged_file_ends_with_2_and_one_line(folder):
+    for name in ("whole.orc", "damaged.orc"):
+        with OrcWriter(str(folder / name), orc.ORCFile(folder / "same.orc").schema) as writer:
+            writer.write(orc.ORCFile(folder / "same.orc").read())
+    orc_files.damage_column(str(folder / "damaged.orc"), 0, "score")
+    # A process of its own: what is said when the interpreter ends, with the whole side half read, counts too.
+    command = [sys.executable, "-m", "ps_cluster", "data", "diff", "whole.orc", "damaged.orc", "--key", "user"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("damaged.orc: stripe 0: column score: expected CRC ")
+    assert done.stderr.count("\n") == 1
