@@ -274,7 +274,7 @@ def _check_folder(out_dir: str, overwrite: bool) -> None:
     if not os.path.exists(os.path.join(out_dir, SUMMARY)):
         raise DataError(f"{out_dir}: expected an empty folder, found files that are no synthetic log")
     if not overwrite:
-        raise DataError(f"{out_dir}: expected an empty folder, found an earlier log (overwrite it explicitly)")
+        raise DataError(f"{out_dir}: expected an empty folder, found an earlier log (--overwrite replaces it)")
 
 
 def _take_place(beside: str, out_dir: str) -> None:

@@ -56,10 +56,13 @@ class Teller:
         job = session.job
         self._store = session.store
         settings = ", ".join(
-            f"{name} {value}" for name, value in job.model.model_dump(exclude={"name", "groups", "experts"}).items()
+            f"{name} {value}"
+            for name, value in job.model.model_dump(exclude={"name", "groups", "experts"}, exclude_none=True).items()
         )
         if experts := getattr(job.model, "experts", None):
-            settings += ", experts " + " ".join(f"{name} {value}" for name, value in experts.model_dump().items())
+            settings += ", experts " + " ".join(
+                f"{name} {value}" for name, value in experts.model_dump(exclude_none=True).items()
+            )
         summary, sampling = train.plan.files, train.samples.sampling
         files = "1 file" if summary.files == 1 else f"{summary.files} files"
         if self._lines is not None:

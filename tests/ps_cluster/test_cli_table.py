@@ -120,7 +120,8 @@ def test_wrong_input_is_one_line_and_status_2(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("get", "OUTPUT", "item", str(2**63)), "argument KEY: expected an int64, found 9223372036854775808"),
+        (("get", "OUTPUT", "item", str(2**63)), "argument KEY: expected an int64, found '9223372036854775808'"),
+        (("get", "OUTPUT", "item", "anna"), "argument KEY: expected an int64, found 'anna'"),
         (("top", "OUTPUT", "item", "-n", "0"), "argument -n/--number: expected 1 or more, found 0"),
     ],
 )

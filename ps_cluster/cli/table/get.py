@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 
 from ps_cluster.cli.table.opened import add_place, opened
 
@@ -22,10 +23,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def _key(text: str) -> int:
-    key = int(text)
-    if not -(2**63) <= key < 2**63:
-        raise argparse.ArgumentTypeError(f"expected an int64, found {text}")
-    return key
+    with contextlib.suppress(ValueError):
+        if -(2**63) <= (key := int(text)) < 2**63:
+            return key
+    raise argparse.ArgumentTypeError(f"expected an int64, found {text!r}")
 
 
 def run(args: argparse.Namespace) -> int:
