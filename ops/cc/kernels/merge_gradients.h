@@ -25,10 +25,10 @@ struct MergedGradients {
   std::vector<float> gradients;  // [keys, dim]
 };
 
-// Every key once, in order of first occurrence, with the sum of its occurrences (saturating) and `scale` times the sum
-// of its gradients. Shares are added in their order, so the same shares give the same bits whichever worker came last.
+// Every key once, in order of first occurrence, with the sum of its occurrences (saturating) and the sum of its
+// gradients. Shares are added in their order, so the same shares give the same bits whichever worker came last.
 template <typename T>
-void MergeGradients(const std::vector<GradientShare<T>>& shares, int dim, float scale, MergedGradients* merged) {
+void MergeGradients(const std::vector<GradientShare<T>>& shares, int dim, MergedGradients* merged) {
   auto& [keys, occurrences, gradients] = *merged;
   keys.clear();
   occurrences.clear();
@@ -61,7 +61,6 @@ void MergeGradients(const std::vector<GradientShare<T>>& shares, int dim, float 
       }
     }
   }
-  for (float& value : gradients) value *= scale;
 }
 
 }  // namespace ps_cluster

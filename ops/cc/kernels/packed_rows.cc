@@ -73,8 +73,8 @@ Status PackedRows::Pull(OpKernelContext* ctx, int t, LookupInterface* table, con
 
 Status PackedRows::Push(OpKernelContext* ctx, int t, LookupInterface* table, const int64_t* keys,
                         const uint32_t* counts, const float* gradients, int64_t n, Now now,
-                        float learning_rate) const {
-  const StepConstants constants = optimizer_.At(now.step, learning_rate);
+                        float learning_rate, float gradient_scale) const {
+  const StepConstants constants = optimizer_.At(now.step, learning_rate, gradient_scale);
   Tensor key_tensor, row_tensor;
   TF_RETURN_IF_ERROR(Find(ctx, table, keys, n, &key_tensor, &row_tensor));
   float* rows = row_tensor.flat<float>().data();

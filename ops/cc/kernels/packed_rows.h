@@ -29,10 +29,11 @@ class PackedRows {
   tensorflow::Status Pull(tensorflow::OpKernelContext* ctx, int t, tensorflow::lookup::LookupInterface* table,
                           const int64_t* keys, int64_t n, bool training, float* out) const;
 
-  // Finds or initialises, optimises and writes back; not exact when two do it at a time. Keys are each there once.
+  // Finds or initialises, optimises by `gradient_scale` times the gradients and writes back; not exact when two do it at
+  // a time. Keys are each there once.
   tensorflow::Status Push(tensorflow::OpKernelContext* ctx, int t, tensorflow::lookup::LookupInterface* table,
                           const int64_t* keys, const uint32_t* counts, const float* gradients, int64_t n, Now now,
-                          float learning_rate) const;
+                          float learning_rate, float gradient_scale) const;
 
  private:
   uint32_t Word(const float* row, int from_end) const {

@@ -114,39 +114,38 @@ class Push : public AsyncOpKernel {
         TF_RETURN_IF_ERROR(PushAlone(ctx, table.native, of_table[0], now, rate, scale, &merged.gradients));
         continue;
       }
-      MergeGradients(of_table, group_.dim(), scale, &merged);
+      MergeGradients(of_table, group_.dim(), &merged);
       if (merged.keys.empty()) continue;
       if (table.native != nullptr) {
         TF_RETURN_IF_ERROR(PushTable(ctx, table.native, merged.keys.data(), merged.occurrences.data(),
-                                     merged.gradients.data(), merged.keys.size(), now, rate));
+                                     merged.gradients.data(), merged.keys.size(), now, rate, scale));
       } else {
         // TFRA's table knows no update in place: rows are read, changed and written back by one at a time.
         tensorflow::mutex_lock lock(*packed_mutex);
         TF_RETURN_IF_ERROR(group_.packed().Push(ctx, t, table.table.get(), merged.keys.data(),
                                                 merged.occurrences.data(), merged.gradients.data(),
-                                                merged.keys.size(), now, rate));
+                                                merged.keys.size(), now, rate, scale));
       }
     }
     return tensorflow::OkStatus();
   }
 
-  // A single worker's share, whose keys need no merging. `scaled` is scratch.
+  // A single worker's share, whose keys need no merging. `widened` is scratch.
   Status PushAlone(OpKernelContext* ctx, NativeTable* table, const GradientShare<T>& share, Now now, float rate,
-                   float scale, std::vector<float>* scaled) const {
+                   float scale, std::vector<float>* widened) const {
     if (share.num_keys == 0) return tensorflow::OkStatus();
     if constexpr (std::is_same_v<T, float>) {
-      if (scale == 1.0f) {
-        return PushTable(ctx, table, share.keys, share.occurrences, share.gradients, share.num_keys, now, rate);
-      }
+      return PushTable(ctx, table, share.keys, share.occurrences, share.gradients, share.num_keys, now, rate, scale);
+    } else {
+      widened->resize(share.num_keys * group_.dim());
+      std::transform(share.gradients, share.gradients + widened->size(), widened->begin(),
+                     [](T value) { return static_cast<float>(value); });
+      return PushTable(ctx, table, share.keys, share.occurrences, widened->data(), share.num_keys, now, rate, scale);
     }
-    scaled->resize(share.num_keys * group_.dim());
-    std::transform(share.gradients, share.gradients + scaled->size(), scaled->begin(),
-                   [scale](T value) { return scale * static_cast<float>(value); });
-    return PushTable(ctx, table, share.keys, share.occurrences, scaled->data(), share.num_keys, now, rate);
   }
 
   Status PushTable(OpKernelContext* ctx, NativeTable* table, const int64_t* keys, const uint32_t* occurrences,
-                   const float* gradients, int64_t n, Now now, float rate) const {
+                   const float* gradients, int64_t n, Now now, float rate, float scale) const {
     const auto* threads = ctx->device()->tensorflow_cpu_worker_threads();
     Table::Parallel parallel;
     if (n >= kParallelKeys && threads->num_threads > 1) {
@@ -155,7 +154,7 @@ class Push : public AsyncOpKernel {
         tensorflow::Shard(threads->num_threads, threads->workers, total, cost / std::max<int64_t>(total, 1), work);
       };
     }
-    return Guarded([&] { table->table().Push(keys, occurrences, gradients, n, now, rate, parallel); });
+    return Guarded([&] { table->table().Push(keys, occurrences, gradients, n, now, rate, parallel, scale); });
   }
 
   TableGroup group_;

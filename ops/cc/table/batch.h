@@ -35,9 +35,8 @@ class Batch {
   std::vector<uint32_t> starts_;
 };
 
-// How far the walk is ahead of itself, and what it fetches.
+// What the walk fetches.
 struct Walk {
-  int run = 16;          // items whose lines are asked for together
   int lines = 1;         // of a row
   bool changes = false;  // the rows will be written
 };
@@ -65,35 +64,36 @@ class HeldLatches {
   const BatchItem* let_go_;
 };
 
-// work(sub_table, item) for every item, under its sub-table's latch. While a run of items is worked on, the rows of the
-// next and the index lines of the one after are on their way; asked for in bursts, they are waited for together.
-// Latches are taken in the order of sub-tables, for the items of three runs.
-template <class Work>
-void WalkItems(SubTable* subs, const BatchItem* begin, const BatchItem* end, const Walk& walk, const Work& work) {
+// work(sub_table, item) for every item, under its sub-table's latch. Items pass three places one by one: at the first
+// their bucket is asked for, at the second their row and, by ahead(item), what else the work reads, at the third they
+// are worked on; so the memory always has lines to bring. Latches are taken in the
+// order of sub-tables, for the items between the first place and the third.
+template <class Ahead, class Work>
+[[gnu::always_inline]] inline void WalkItems(SubTable* subs, const SlabShape* shapes, const BatchItem* begin,
+                                             const BatchItem* end, const Walk& walk, const Ahead& ahead,
+                                             const Work& work) {
+  constexpr int64_t kBucketsAhead = 24;
+  constexpr int64_t kRowsAhead = 24;
   HeldLatches latches(subs, begin);
-  const BatchItem* taken = begin;
-  const BatchItem* fetched = begin;
-  const auto behind = [end, &walk](const BatchItem* item) { return end - item < walk.run ? end : item + walk.run; };
-  const auto take = [&](const BatchItem* to) {
-    for (; taken != to; ++taken) {
-      latches.Take(taken);
-      SubTable& sub = subs[taken->sub];
+  const int64_t n = end - begin;
+  for (int64_t i = 0; i < n + kBucketsAhead + kRowsAhead; ++i) {
+    if (i < n) {
+      latches.Take(begin + i);
+      SubTable& sub = subs[begin[i].sub];
       if (walk.changes) sub.Sync();
-      sub.Seek(taken->hash);
+      sub.Seek(begin[i].hash);
     }
-  };
-  const auto fetch = [&](const BatchItem* to) {
-    for (; fetched != to; ++fetched) subs[fetched->sub].PrefetchRows(fetched->hash, walk.lines, walk.changes);
-  };
-  take(behind(begin));
-  fetch(taken);
-  take(behind(taken));
-  for (const BatchItem* item = begin; item != end;) {
-    const BatchItem* const last = fetched;
-    fetch(taken);
-    take(behind(taken));
-    for (; item != last; ++item) work(&subs[item->sub], *item);
-    latches.LetGo(item);
+    const int64_t second = i - kBucketsAhead;
+    if (second >= 0 && second < n) {
+      const BatchItem& item = begin[second];
+      subs[item.sub].PrefetchRows(shapes, item.hash, walk.lines, walk.changes);
+      ahead(item);
+    }
+    const int64_t third = second - kRowsAhead;
+    if (third >= 0) {
+      work(&subs[begin[third].sub], begin[third]);
+      latches.LetGo(begin + third + 1);
+    }
   }
 }
 

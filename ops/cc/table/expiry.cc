@@ -7,8 +7,6 @@
 namespace ps_cluster {
 namespace {
 
-constexpr uint32_t kMost = 0xffffffff;
-
 uint32_t Between(uint32_t before, uint32_t after) { return after > before ? after - before : 0; }
 
 }  // namespace
@@ -32,8 +30,7 @@ ExpiryReason Expiry::Check(int row_class, const RowMeta& meta, Now now) const {
   return ExpiryReason::kNone;
 }
 
-double Expiry::Frequency(int row_class, const RowMeta& meta, uint32_t step) const {
-  if (!decays_ || row_class == 0) return meta.frequency;
+double Expiry::Decayed(const RowMeta& meta, uint32_t step) const {
   float frequency;
   std::memcpy(&frequency, &meta.frequency, sizeof frequency);
   const uint32_t age = meta.last_step > 0 ? Between(meta.last_step, step) : 0;
@@ -46,11 +43,6 @@ uint32_t Expiry::Encode(int row_class, double frequency) const {
   uint32_t bits;
   std::memcpy(&bits, &value, sizeof bits);
   return bits;
-}
-
-uint32_t Expiry::Add(int row_class, const RowMeta& meta, uint32_t step, uint32_t count) const {
-  if (!decays_ || row_class == 0) return meta.frequency > kMost - count ? kMost : meta.frequency + count;
-  return Encode(row_class, Frequency(row_class, meta, step) + count);
 }
 
 }  // namespace ps_cluster

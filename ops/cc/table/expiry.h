@@ -30,13 +30,22 @@ class Expiry {
   }
 
   // The frequency as it counts at `step`.
-  double Frequency(int row_class, const RowMeta& meta, uint32_t step) const;
+  double Frequency(int row_class, const RowMeta& meta, uint32_t step) const {
+    return !decays_ || row_class == 0 ? meta.frequency : Decayed(meta, step);
+  }
   // `frequency` as a row of the class holds it.
   uint32_t Encode(int row_class, double frequency) const;
   // With `count` more occurrences at `step`.
-  uint32_t Add(int row_class, const RowMeta& meta, uint32_t step, uint32_t count) const;
+  uint32_t Add(int row_class, const RowMeta& meta, uint32_t step, uint32_t count) const {
+    if (!decays_ || row_class == 0) return meta.frequency > kMost - count ? kMost : meta.frequency + count;
+    return Encode(row_class, Frequency(row_class, meta, step) + count);
+  }
 
  private:
+  static constexpr uint32_t kMost = 0xffffffff;
+
+  double Decayed(const RowMeta& meta, uint32_t step) const;
+
   EvictionSpec spec_;
   bool decays_;
   bool any_;

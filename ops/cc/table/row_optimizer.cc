@@ -20,7 +20,7 @@
 namespace ps_cluster {
 namespace {
 
-// Loops over the positions of one row: `w` its embedding, `scale * g[j]` the clipped gradient.
+// Loops over the positions of one row: `w` its embedding, `scale * g[j]` the gradient.
 
 PS_CLUSTER_VECTORISED
 void Sgd(int dim, float rate, float scale, const float* __restrict g, float* __restrict w) {
@@ -135,16 +135,16 @@ void FtrlWithPower(int dim, float rate, float scale, float power, float l1, floa
   }
 }
 
-// In sixteen sums, which are added in a fixed order.
+// Of `scale * g`, in sixteen sums, which are added in a fixed order.
 PS_CLUSTER_VECTORISED
-float SquaredNorm(int dim, const float* __restrict g) {
+float SquaredNorm(int dim, float scale, const float* __restrict g) {
   constexpr int kSums = 16;
   float sums[kSums] = {};
   int j = 0;
   for (; j + kSums <= dim; j += kSums) {
-    for (int k = 0; k < kSums; ++k) sums[k] += g[j + k] * g[j + k];
+    for (int k = 0; k < kSums; ++k) sums[k] += (scale * g[j + k]) * (scale * g[j + k]);
   }
-  for (int k = 0; j < dim; ++j, ++k) sums[k] += g[j] * g[j];
+  for (int k = 0; j < dim; ++j, ++k) sums[k] += (scale * g[j]) * (scale * g[j]);
   float total = 0.0f;
   for (int k = 0; k < kSums; ++k) total += sums[k];
   return total;
@@ -255,8 +255,8 @@ void RowOptimizer::FillSlots(int dim, float* slots) const {
   }
 }
 
-StepConstants RowOptimizer::At(int64_t step, float learning_rate) const {
-  StepConstants constants{step, learning_rate, learning_rate};
+StepConstants RowOptimizer::At(int64_t step, float learning_rate, float gradient_scale) const {
+  StepConstants constants{step, learning_rate, learning_rate, gradient_scale};
   if (kind_ == OptimizerKind::kAdam || kind_ == OptimizerKind::kAdamW) {
     // Kingma & Ba 2015, section 2, last form. In float64: 1 - beta_2^t cancels.
     const double t = static_cast<double>(step);
@@ -269,10 +269,10 @@ StepConstants RowOptimizer::At(int64_t step, float learning_rate) const {
 void RowOptimizer::Update(const StepConstants& constants, const float* gradient, int dim, uint32_t last_step,
                           float* embedding, float* slots) const {
   const float rate = constants.rate;
-  float scale = 1.0f;
+  float scale = constants.gradient_scale;
   if (clip_norm_ > 0.0f) {
-    const float norm = std::sqrt(SquaredNorm(dim, gradient));
-    if (norm > clip_norm_) scale = clip_norm_ / norm;
+    const float norm = std::sqrt(SquaredNorm(dim, scale, gradient));
+    if (norm > clip_norm_) scale *= clip_norm_ / norm;
   }
   float* second = slots + dim;
   switch (kind_) {

@@ -19,6 +19,7 @@ struct StepConstants {
   int64_t step = 0;
   float learning_rate = 0.0f;
   float rate = 0.0f;  // with bias correction where the optimiser has one
+  float gradient_scale = 1.0f;
 };
 
 // A row is an embedding `[dim]` and `slots()` vectors `[dim]` behind one another, all float32.
@@ -44,11 +45,11 @@ class RowOptimizer {
   // Writes the slots of a row that was never updated, `slots()` vectors `[dim]`.
   void FillSlots(int dim, float* slots) const;
 
-  // `step` is counted from 1.
-  StepConstants At(int64_t step, float learning_rate) const;
+  // `step` is counted from 1. `gradient_scale`: what all gradients of the step are multiplied by.
+  StepConstants At(int64_t step, float learning_rate, float gradient_scale = 1.0f) const;
 
-  // `last_step`: step of the row's update before; 0: there was none. `gradient` is not changed. The three do not
-  // overlap. The same bits come out whatever the processor.
+  // `last_step`: step of the row's update before; 0: there was none. `gradient`: without the step's scale. The three do
+  // not overlap. The same bits come out whatever the processor.
   void Update(const StepConstants& constants, const float* gradient, int dim, uint32_t last_step, float* embedding,
               float* slots) const;
 

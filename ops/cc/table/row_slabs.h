@@ -27,6 +27,9 @@ struct SlabShape {
 
   // `bases`: of the slabs' first rows.
   char* At(char* const* bases, uint32_t row) const { return bases[row >> shift] + uint64_t{row & mask} * stride; }
+  RowBits* BitsAt(char* const* bases, uint32_t row) const {
+    return reinterpret_cast<RowBits*>(bases[row >> shift]) - 1 - ((row & mask) >> 6);
+  }
 };
 
 // A row never moves within its slab, so that its number stays good for its life. The first slab starts with a few
@@ -46,10 +49,7 @@ class RowSlabs {
   void Init(Arena* arena, const SlabShape& shape, std::atomic<char**>* bases);
 
   char* At(uint32_t row) const { return shape_.At(bases_->load(std::memory_order_relaxed), row); }
-  RowBits* BitsOf(uint32_t row) const {
-    char* const base = bases_->load(std::memory_order_relaxed)[row >> shape_.shift];
-    return reinterpret_cast<RowBits*>(base) - 1 - ((row & shape_.mask) >> 6);
-  }
+  RowBits* BitsOf(uint32_t row) const { return shape_.BitsAt(bases_->load(std::memory_order_relaxed), row); }
   uint64_t Bit(uint32_t row) const { return uint64_t{1} << (row & shape_.mask & 63); }
 
   int64_t stride() const { return static_cast<int64_t>(shape_.stride); }

@@ -78,11 +78,13 @@ class alignas(64) SubTable {
   }
 
   // The lines of the rows that may be the key's; `bits`: also what a change touches beside them.
-  void PrefetchRows(uint64_t hash, int lines, bool bits) const {
+  void PrefetchRows(const SlabShape* shapes, uint64_t hash, int lines, bool bits) const {
     index_.ForEachGuess(hash, [&](uint32_t ref) {
-      const char* const row = RowOf(ref);
+      const SlabShape& shape = shapes[ClassOf(ref)];
+      char* const* const bases = bases_[ClassOf(ref)].load(std::memory_order_relaxed);
+      const char* const row = shape.At(bases, NumberOf(ref));
       for (int i = 0; i < lines; ++i) Prefetch(row + 64 * i);
-      if (bits) Prefetch(slabs_[ClassOf(ref)].BitsOf(NumberOf(ref)));
+      if (bits) Prefetch(shape.BitsAt(bases, NumberOf(ref)));
     });
   }
   char* RowOf(uint32_t ref) const { return slabs_[ClassOf(ref)].At(NumberOf(ref)); }

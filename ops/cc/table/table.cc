@@ -35,8 +35,9 @@ template <class Work>
 void WalkAll(TableCore* core, const Batch& batch, const Walk& walk, const Work& work) {
   const int subs = core->rules().num_sub_tables();
   const int from = static_cast<int>(core->turn.fetch_add(37, std::memory_order_relaxed) & (subs - 1));
-  WalkItems(core->subs.data(), batch.begin(from), batch.end(subs), walk, work);
-  WalkItems(core->subs.data(), batch.begin(0), batch.end(from), walk, work);
+  const auto nothing = [](const BatchItem&) {};
+  WalkItems(core->subs.data(), core->shared.shapes, batch.begin(from), batch.end(subs), walk, nothing, work);
+  WalkItems(core->subs.data(), core->shared.shapes, batch.begin(0), batch.end(from), walk, nothing, work);
 }
 
 // Copies embeddings as they are stored, zeros behind narrower ones.
@@ -167,27 +168,34 @@ void Table::Pull(const int64_t* keys, int64_t n, Now now, bool training, float* 
 }
 
 void Table::Push(const int64_t* keys, const uint32_t* counts, const float* gradients, int64_t n, Now now,
-                 float learning_rate, const Parallel& parallel) {
+                 float learning_rate, const Parallel& parallel, float gradient_scale) {
   Raise(&impl_->newest_step, now.step);
   Raise(&impl_->newest_hour, now.hour);
   const TableRules& rules = impl_->rules();
   const RowLayout& layout = rules.layout();
   const int width = rules.width();
-  const PushStep step{now, rules.spec().optimizer.At(now.step, learning_rate)};
+  const PushStep step{now, rules.spec().optimizer.At(now.step, learning_rate, gradient_scale)};
   const Walk walk = WalkOver(layout.of(layout.widest()).stride, true);
+  const int64_t gradient_bytes = int64_t{width} * sizeof(float);
   const ChangeLock changing(impl_->gate);
   const Batch batch(rules, keys, n);
   const auto push = [&](int64_t from, int64_t to) {
     Scratch scratch;
     uint32_t sub_in_hand = 0;
-    WalkItems(impl_->subs.data(), batch.begin(from), batch.end(to), walk, [&](SubTable* sub, const BatchItem& item) {
+    const auto ahead = [&](const BatchItem& item) {
+      Prefetch(counts + item.position);
+      const char* const gradient = reinterpret_cast<const char*>(gradients + int64_t{item.position} * width);
+      for (int64_t at = 0; at < gradient_bytes; at += 64) Prefetch(gradient + at);
+    };
+    const auto work = [&](SubTable* sub, const BatchItem& item) {
       if (item.sub != sub_in_hand) {
         sub_in_hand = item.sub;
         scratch.admitted.clear();
       }
       sub->Push(step, item.key, item.hash, counts[item.position], gradients + int64_t{item.position} * width,
                 &scratch);
-    });
+    };
+    WalkItems(impl_->subs.data(), impl_->shared.shapes, batch.begin(from), batch.end(to), walk, ahead, work);
   };
   if (parallel == nullptr) {
     push(0, rules.num_sub_tables());

@@ -109,7 +109,7 @@ class Table {
   // (cold value with admission) when not training. Changes nothing but statistics.
   void Pull(const int64_t* keys, int64_t n, Now now, bool training, float* out);
 
-  // Applies the gradients `[n, width]` of a step (already summed and scaled); `counts[i]`: how often keys[i] occurred.
+  // Applies `gradient_scale` times the gradients `[n, width]` of a step; `counts[i]`: how often keys[i] occurred.
   // Find or initialise, optimise, write in place under the latch; counts, admits, promotes and expires on the way. A
   // key that is admitted by this very call starts from its initial value; its gradient, which was taken at the cold
   // value, is dropped. Duplicates are applied one after the other. Keys of one sub-table are taken in their order, by
@@ -117,7 +117,7 @@ class Table {
   // `parallel(total, fn)` runs fn(begin, end) over [0, total) on the caller's threads; null: in this thread.
   using Parallel = std::function<void(int64_t total, const std::function<void(int64_t, int64_t)>& fn)>;
   void Push(const int64_t* keys, const uint32_t* counts, const float* gradients, int64_t n, Now now,
-            float learning_rate, const Parallel& parallel = nullptr);
+            float learning_rate, const Parallel& parallel = nullptr, float gradient_scale = 1.0f);
 
   // Reclaims expired rows: looks at up to `max_rows` rows, going on where the last call ended. Returns rows freed.
   int64_t Sweep(Now now, int64_t max_rows);
