@@ -69,9 +69,13 @@ def update_case(case: str, width: int, full: bool) -> Result:
         for one in positions:
             slab[one] = slab[one]
 
+    def push() -> None:
+        for one in requests:
+            ours.push(one, gradients)
+
     costs = _in_turn(
         {
-            "ours": lambda: [ours.push(one, gradients) for one in requests],
+            "ours": push,
             "theirs": lambda: [update(one, gradients, step) for one in ordered],
             "copy": copy,
         },
