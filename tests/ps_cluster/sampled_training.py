@@ -88,7 +88,8 @@ def trained(job_path: str, with_offset: bool, membership: Membership, devices: D
     session = Session(job_file, membership, devices)
     optimizer = make_dense_optimizer(job.optimizers.dense)
     if with_offset:
-        done = train_all(session, share_of(session, train, training=True, progress=silent), optimizer, lambda _: None)
+        share = share_of(session, train, training=True, progress=silent)
+        done = train_all(session, share, optimizer, lambda _: None, peak=1.0)  # of which only a share is told
         number = done.steps
         assert done.rows == job.training.epochs * kept
     else:

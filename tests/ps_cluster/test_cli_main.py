@@ -68,8 +68,9 @@ def test_a_reader_that_stops_reading_is_no_failure_to_report() -> None:
 def test_check_says_what_a_right_job_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path, LOCAL)
     assert cli.main(["check", str(path)]) == 0
-    said = capsys.readouterr()
-    assert said.out == (f"{path}: right: job movie-clicks, model rankmixer, 5 features, 3 tables, 1 PS, 2 workers\n")
+    right, *absent = capsys.readouterr().out.splitlines()
+    assert right == f"{path}: right: job movie-clicks, model rankmixer, 5 features, 3 tables, 1 PS, 2 workers"
+    assert absent and all(line.startswith(f"not here: {path}:") for line in absent)
 
 
 def test_check_of_a_wrong_job_exits_with_2(tmp_path: Path) -> None:
