@@ -47,7 +47,7 @@ def peaks(spec):
     return found, rows
 
 
-HOWS = [{}, {"shuffle_rows": 65_536}]
+HOWS = [{}, {"shuffle_rows": 65_536, "stripe_slices": 2}]
 
 
 @pytest.mark.parametrize("how", HOWS)
