@@ -43,7 +43,7 @@ class Conversion:
 
     wall_seconds: float
     cpu_seconds: float
-    peak_bytes: int  # resident, of all processes together
+    peak_bytes: int  # resident, of all processes together, each at its most
 
 
 def case(name: str, samples: Samples, full: bool) -> Result:
@@ -65,9 +65,9 @@ def case(name: str, samples: Samples, full: bool) -> Result:
         cpu = statistics.median(table.num_rows / one.cpu_seconds for one in conversions)
         lines.append(
             f"  {processes} {'process' if processes == 1 else 'processes':9}  "
-            f"{statistics.median(rates[processes]):>8,.0f} rows/s  {cpu:>8,.0f} rows/CPU-s  most memory of all its "
-            f"processes {max(one.peak_bytes for one in conversions) >> 20} MiB, of a log of 1/{_PART} the size "
-            f"{part.peak_bytes >> 20} MiB"
+            f"{statistics.median(rates[processes]):>8,.0f} rows/s  {cpu:>8,.0f} rows/CPU-s  memory of all its "
+            f"processes, each at its most, {max(one.peak_bytes for one in conversions) >> 20} MiB, of a log of "
+            f"1/{_PART} the size {part.peak_bytes >> 20} MiB"
         )
     return Result(
         case=name,
@@ -160,10 +160,14 @@ def _children_cpu_seconds() -> float:
 
 
 class _Peak:
-    """The most memory that a process and all below it have at a time, looked at every few milliseconds."""
+    """The most memory of a process and all below it that live at a time, looked at every few milliseconds.
+
+    Each counts with its own most so far: the longer a run, the likelier two of them have their most at the same time.
+    """
 
     def __init__(self, pid: int):
         self.bytes = 0
+        self._most: dict[int, int] = {}
         self._process = psutil.Process(pid)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
@@ -182,7 +186,9 @@ class _Peak:
                 processes = [self._process, *self._process.children(recursive=True)]
             except psutil.NoSuchProcess:
                 return
-            self.bytes = max(self.bytes, sum(map(_resident_bytes, processes)))
+            for process in processes:
+                self._most[process.pid] = max(self._most.get(process.pid, 0), _resident_bytes(process))
+            self.bytes = max(self.bytes, sum(self._most[process.pid] for process in processes))
 
 
 def _resident_bytes(process: psutil.Process) -> int:
