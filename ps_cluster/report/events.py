@@ -66,6 +66,11 @@ def step(
     learning_rate_factor: float | None = None,
     mfu: float | None = None,
     experts: Mapping[str, Any] | None = None,
+    calibration: float | None = None,
+    gradient_norm: float | None = None,
+    sparse_bytes: int | None = None,
+    window_steps: int | None = None,
+    step_time: Sequence[Mapping[str, float]] | None = None,
 ) -> Event:
     """`step` steps are done.
 
@@ -73,7 +78,10 @@ def step(
     auc, samples_per_second: of the window of steps since the step event before. auc: None (kept as null) when
     the window has one class only. learning_rate_factor: of the schedule, in this step. mfu: share of `peak_flops` that
     the model's own operations were, over the window. experts: `ps_cluster.train.expert_shares.ExpertShares`, of a model
-    with experts.
+    with experts. calibration: mean prediction / mean label of the window. gradient_norm: of the dense weights' mean
+    gradient, in this step. sparse_bytes: ids, embeddings and gradients that worker 0 and the PS exchanged in this step.
+    step_time: by worker, the seconds that each part of its steps took (`ps_cluster.train.step_time.StepTime`), over
+    `window_steps` steps: those since the step event before, but never the first step of all.
     """
     return _event("step", locals(), keep=("auc",))
 

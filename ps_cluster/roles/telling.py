@@ -115,6 +115,11 @@ class Teller:
                 learning_rate_factor=progress.rate_factor,
                 mfu=progress.mfu,
                 experts=asdict(progress.experts) if progress.experts else None,
+                calibration=progress.calibration,
+                gradient_norm=progress.gradient_norm,
+                sparse_bytes=progress.sparse_bytes,
+                window_steps=progress.window_steps,
+                step_time=[asdict(one) for one in progress.step_time],
             )
         )
 

@@ -12,9 +12,11 @@ import tensorflow as tf
 import tf_keras
 
 from data.orc import open_reader
+from data.sample.sampling import OFFSET
 from ps_cluster.errors import RunError
 from ps_cluster.job.resolve import label_column
 from ps_cluster.metrics.window import WindowAuc, window_auc
+from ps_cluster.metrics.window_calibration import WindowCalibration, window_calibration
 from ps_cluster.train.batches import LookAhead, ReadCounts
 from ps_cluster.train.collective import total
 from ps_cluster.train.expert_shares import ExpertShares, ExpertWindow
@@ -24,12 +26,17 @@ from ps_cluster.train.schedule import rate_factor
 from ps_cluster.train.session import Session
 from ps_cluster.train.shares import Share
 from ps_cluster.train.step import make_train_step
+from ps_cluster.train.step_time import Marks, StepClock, StepTime
 from ps_cluster.train.utilisation import Utilisation
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Figures since the last report, over all workers."""
+    """Figures since the last report, over all workers.
+
+    calibration: mean prediction / mean label. gradient_norm: of the dense weights, in this step. sparse_bytes: that a
+    worker and the PS exchanged in this step, as worker 0 saw it. window_steps: steps that `step_time` is of, by worker.
+    """
 
     step: int
     epoch: int
@@ -40,6 +47,11 @@ class Progress:
     rate_factor: float
     mfu: float
     experts: ExpertShares | None
+    calibration: float | None
+    gradient_norm: float
+    sparse_bytes: int
+    window_steps: int
+    step_time: list[StepTime]
 
 
 @dataclass(frozen=True)
@@ -68,14 +80,17 @@ def train(
     report: Callable[[Progress], None],
     peak: float,
     saves: PeriodicSaves | None = None,
+    clock: StepClock | None = None,
 ) -> Trained:
     """Trains until every worker's data has ended or `max_steps` is reached; all workers stop at the same step.
 
-    peak: operations per second that all workers' devices can do (`ps_cluster.train.peak`).
+    peak: operations per second that all workers' devices can do (`ps_cluster.train.peak`). clock: measures this
+    worker's steps; for whoever reads it meanwhile.
     """
     training = session.job.training
     steps_total = planned_steps(session, share)
-    window = WindowAuc()
+    clock = clock or StepClock()
+    window, calibration = WindowAuc(), WindowCalibration()
     utilisation = Utilisation(session.job, peak)
     experts = ExpertWindow(session.model.sparsity) if session.model.sparsity is not None else None
     with open_reader(share.spec, share.plan) as reader:
@@ -94,20 +109,24 @@ def train(
         workers_left = int(total(np.array([int(batches.has_next)], np.int64))[0])
         while workers_left and step < (training.max_steps or step + 1):
             step += 1
-            batch = batches.take()
+            with clock.counts("input"):
+                batch = batches.take()
             labels = np.asarray(batch.columns[session.job.data.label])
             check_labels(labels, label_column(session.job.data.label), share.spec)
             factor = rate_factor(session.job.schedule, step, steps_total)
+            begun = time.time()
             result = train_step(
                 batch.columns,
                 tf.constant(step, tf.int64),
                 tf.constant(factor, tf.float32),
                 tf.constant(batches.has_next),
             )
+            clock.ran(begun, Marks(*result.marks.numpy().tolist()), time.time())
             loss, step_rows, workers_left = float(result.loss), int(result.rows), int(result.workers_left)
             if not math.isfinite(loss):
                 raise RunError(f"step {step}: the loss is {loss}: training has diverged; lower the learning rates")
             window.add(result.logits.numpy(), labels)
+            calibration.add(result.logits.numpy(), labels, batch.columns.get(OFFSET))
             losses.append((loss, step_rows))
             utilisation.add(batch.columns, batch.rows)
             if experts is not None and result.active is not None:
@@ -119,10 +138,12 @@ def train(
                 window_rows = 0
             else:
                 counted_rows += step_rows
+            clock.step_done(first=step == 1)
             if step % training.log_every_steps == 0 or not workers_left or step == training.max_steps:
                 now = time.monotonic()
                 counts = total(window.counts)
                 window_speed = window_rows / max(now - window_started, 1e-9)
+                window_steps, step_time = clock.window_of_all()
                 report(
                     Progress(
                         step=step,
@@ -134,15 +155,22 @@ def train(
                         rate_factor=factor,
                         mfu=utilisation.at(window_speed),
                         experts=experts.shares() if experts is not None else None,
+                        calibration=window_calibration(total(calibration.sums)),
+                        gradient_norm=float(result.gradient_norm),
+                        sparse_bytes=int(result.sparse_bytes),
+                        window_steps=window_steps,
+                        step_time=step_time,
                     )
                 )
                 window.reset()
+                calibration.reset()
                 if experts is not None:
                     experts.reset()
                 losses.clear()
                 window_rows, window_started = 0, now
             if saves is not None:
-                saves.between_steps(step)
+                with clock.counts("checkpoint"):
+                    saves.between_steps(step)
         seconds = time.monotonic() - started
         speed = counted_rows / max(seconds, 1e-9)
         return Trained(

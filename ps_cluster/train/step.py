@@ -18,26 +18,33 @@ import tf_keras
 
 from data.sample.sampling import OFFSET, WEIGHT
 from models.build import Ranker
-from ps_cluster.embedding.store import EmbeddingStore, StepInfo
+from ps_cluster.embedding.store import EmbeddingStore, Lookup, StepInfo
 from ps_cluster.job.resolve import column_of, time_column
 from ps_cluster.job.sampling import DAY_UNITS
 from ps_cluster.job.schema import DenseFeature, Job
 from ps_cluster.train.collective import sum_inside_step
 from ps_cluster.train.connect import Devices
+from ps_cluster.train.time_marks import time_mark
 
 
 class StepResult(NamedTuple):
     """What a step tells: figures over all workers, and this worker's logits for its running AUC.
 
     loss: float32 scalar, mean over the rows of all workers. rows: int64 scalar, rows of all workers. workers_left:
-    int64 scalar, how many workers have another batch. logits: float32 `[batch]`, this worker's. active: in how many of
-    the rows each gate of an expert was above 0, float32 `[layers, tokens, experts]`; None without experts.
+    int64 scalar, how many workers have another batch. logits: float32 `[batch]`, this worker's. marks: when the parts
+    of the step were done, float64 `[4]`, a `ps_cluster.train.step_time.Marks`. gradient_norm: of the dense weights'
+    mean gradient, float32 scalar. sparse_bytes: ids, embeddings and their gradients that this worker exchanged with the
+    PS, int64 scalar. active: in how many of the rows each gate of an expert was above 0, float32 `[layers, tokens,
+    experts]`; None without experts.
     """
 
     loss: tf.Tensor
     rows: tf.Tensor
     workers_left: tf.Tensor
     logits: tf.Tensor
+    marks: tf.Tensor
+    gradient_norm: tf.Tensor
+    sparse_bytes: tf.Tensor
     active: tf.Tensor | None = None
 
 
@@ -106,6 +113,7 @@ def make_train_step(
             rows = tf.size(labels, tf.int64)
             hour = event_hour(job, columns)
         looked_up = store.lookup(ids, StepInfo(step, rows, rate_factor, hour), training=True)
+        pulled = time_mark(looked_up.rows, devices.cpu)
         with tf.GradientTape() as tape:
             tape.watch(looked_up.rows)
             vectors = looked_up.vectors(looked_up.rows)
@@ -118,24 +126,49 @@ def make_train_step(
                     trained += called.penalty
         gradients = tape.gradient(trained, [*looked_up.rows, *weights], unconnected_gradients="zero")
         row_gradients = gradients[: len(looked_up.rows)]
+        computed = time_mark([_values(one) for one in gradients], devices.cpu, devices.compute)
         with tf.device(devices.compute):
             figures = tf.stack([losses[0], tf.cast(rows, tf.float32), tf.cast(has_next, tf.float32)])
             if called.active is not None:
                 figures = tf.concat([figures, tf.reshape(called.active, [-1])], axis=0)
             *dense_gradients, figures = sum_inside_step([*gradients[len(looked_up.rows) :], figures])
+            reduced = time_mark([*dense_gradients, figures], devices.cpu, devices.compute)
             all_rows = tf.maximum(figures[1], 1.0)
             optimizer.learning_rate.assign(peak_rate * rate_factor)
             optimizer.apply_gradients([(g / all_rows, w) for g, w in zip(dense_gradients, weights)])
+            applied = time_mark([weight.read_value() for weight in weights], devices.cpu, devices.compute)
+            gradient_norm = tf.linalg.global_norm(dense_gradients) / all_rows
             active = None
             if called.active is not None and model.sparsity is not None:
                 active = tf.reshape(figures[3:], tf.shape(called.active))
                 model.sparsity.steer(active, figures[1])
         store.apply(looked_up, row_gradients)
+        with tf.device(devices.cpu):
+            marks = tf.stack([pulled, computed, reduced, applied])
+            sparse_bytes = _bytes_exchanged(looked_up, tf.as_dtype(job.embeddings.transport))
         return StepResult(
-            figures[0] / all_rows, tf.cast(figures[1], tf.int64), tf.cast(figures[2], tf.int64), paths[0], active
+            figures[0] / all_rows,
+            tf.cast(figures[1], tf.int64),
+            tf.cast(figures[2], tf.int64),
+            paths[0],
+            marks,
+            gradient_norm,
+            sparse_bytes,
+            active,
         )
 
     return train_step
+
+
+def _values(gradient: tf.Tensor | tf.IndexedSlices) -> tf.Tensor:
+    return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+
+
+def _bytes_exchanged(looked_up: Lookup, transport: tf.DType) -> tf.Tensor:
+    """Of the requests once, and of the embeddings and their gradients in the type they travel in: int64 scalar."""
+    requests = sum((tf.size(one, tf.int64) for of_ps in looked_up.requests for one in of_ps), tf.constant(0, tf.int64))
+    rows = sum((tf.size(one, tf.int64) for one in looked_up.rows), tf.constant(0, tf.int64))
+    return 8 * requests + 2 * transport.size * rows
 
 
 def make_score_step(
