@@ -28,6 +28,7 @@ PYTHON_REQUIRES = ">=3.11,<3.12"  # tensorflow-recommenders-addons has no wheel 
 REQUIREMENTS = [
     "horovod==0.28.1",
     "numpy==1.26.4",
+    "prometheus_client==0.26.0",
     "protobuf==4.25.9",
     "pyarrow==25.0.1",  # 26 refuses NumPy 1.26
     "pydantic==2.14.4",
