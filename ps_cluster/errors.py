@@ -7,3 +7,11 @@ class UserError(Exception):
 
 class RunError(Exception):
     """A run that failed for a reason outside the user's input; the text names the cause. Exit code 1."""
+
+
+RESTART = 75
+"""Exit code (EX_TEMPFAIL) of a run that has stopped where it can go on: start it again."""
+
+
+class RestartMe(RunError):
+    """A run that was asked to end and can go on where it stopped. Exit code RESTART."""

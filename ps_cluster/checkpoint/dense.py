@@ -14,6 +14,8 @@ from ps_cluster.checkpoint.manifest import DenseFile
 from ps_cluster.errors import UserError
 
 DENSE = "dense.npz"
+TRAINING = "training/"
+"""What the names of arrays that training itself keeps start with."""
 
 
 def dense_values(model: tf_keras.Model, optimizer: tf_keras.optimizers.Optimizer) -> dict[str, np.ndarray]:
@@ -58,3 +60,10 @@ def load_dense(
                     "the job's model is not the one that was trained"
                 )
             variable.assign(value)
+
+
+def training_arrays(checkpoint: Checkpoint) -> dict[str, np.ndarray]:
+    """Arrays that training itself keeps, by name."""
+    path = storage.join(checkpoint.folder, checkpoint.manifest.dense.file)
+    with np.load(io.BytesIO(storage.read(path))) as dense:
+        return {name: dense[name] for name in dense.files if name.startswith(TRAINING)}

@@ -119,6 +119,15 @@ def newest_checkpoint(
     raise UserError(f"{parent}: expected a checkpoint, found none (train the job first)")
 
 
+def newest_or_none(
+    parent: str, devices: Sequence[str] = HERE, tell: Callable[[str], None] | None = None
+) -> Checkpoint | None:
+    """`newest_checkpoint`, or None where none was ever finished."""
+    if any(MANIFEST in storage.names_in(folder_of(parent, step)) for step in step_folders(parent)):
+        return newest_checkpoint(parent, devices, tell)
+    return None
+
+
 def checkpoint_at(place: str, devices: Sequence[str] = HERE) -> Checkpoint:
     """The checkpoint that a person means: the folder of a step, or a job's output (or its folder of checkpoints) with
     the newest whole one.

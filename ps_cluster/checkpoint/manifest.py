@@ -11,7 +11,10 @@ from typing import Any
 from ops.shards import StoredRows
 from ps_cluster.errors import UserError
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
+_WITHOUT_TRAINING = 2
+"""A format that says nothing of where training stood: such checkpoints can be read, but not resumed from."""
+
 MANIFEST = "manifest.json"
 
 
@@ -80,6 +83,7 @@ class Manifest:
 
     base: of a delta. trained: what of the job gives the files their meaning (`ps_cluster.train.trained_job`).
     sampling: rates by which the training rows were sampled (`ps_cluster.job.sampling`); None when they were not.
+    training: where training stood (`ps_cluster.train.state`); None: it cannot be resumed from here.
     """
 
     step: int
@@ -88,6 +92,8 @@ class Manifest:
     sampling: dict[str, Any] | None
     dense: DenseFile
     tables: tuple[StoredTable, ...]
+    training: dict[str, Any] | None = None
+    format_version: int = FORMAT_VERSION
 
     @property
     def bytes(self) -> int:
@@ -96,12 +102,16 @@ class Manifest:
 
     def text(self) -> str:
         """The one way to write it: whatever else is read has been changed since."""
-        content = json.loads(json.dumps({"format_version": FORMAT_VERSION, **asdict(self)}))
-        return json.dumps({**content, "crc32": self.crc32()}, indent=1)
+        return json.dumps({**json.loads(json.dumps(self._content())), "crc32": self.crc32()}, indent=1)
 
     def crc32(self) -> int:
-        content = {"format_version": FORMAT_VERSION, **asdict(self)}
-        return zlib.crc32(json.dumps(content, indent=1).encode())
+        return zlib.crc32(json.dumps(self._content(), indent=1).encode())
+
+    def _content(self) -> dict[str, Any]:
+        content = {"format_version": self.format_version, **asdict(self)}
+        if self.format_version == _WITHOUT_TRAINING:
+            del content["training"]
+        return content
 
 
 def parse(raw: bytes, path: str) -> Manifest:
@@ -121,7 +131,7 @@ def parse(raw: bytes, path: str) -> Manifest:
             f"{path}: expected format version {FORMAT_VERSION}, found 1, which this release does not read any more; "
             "export such a checkpoint with the release that wrote it, or train again"
         )
-    if version != FORMAT_VERSION:
+    if version not in (FORMAT_VERSION, _WITHOUT_TRAINING):
         raise UserError(f"{path}: expected format version {FORMAT_VERSION}, found {version}")
     try:
         manifest = _manifest_of(content)
@@ -149,4 +159,6 @@ def _manifest_of(content: Mapping[str, Any]) -> Manifest:
             )
             for table in content["tables"]
         ),
+        training=None if content["format_version"] == _WITHOUT_TRAINING else content["training"],
+        format_version=content["format_version"],
     )

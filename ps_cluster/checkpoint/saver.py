@@ -30,6 +30,16 @@ class SavedTables(Protocol):
         """Writes what was fixed."""
 
 
+class SavedTraining(Protocol):
+    """What a saver must know of where training stands."""
+
+    def to_json(self) -> dict[str, Any]:
+        """For `Manifest.training`; may be called beside training."""
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What goes into the file of the dense values, by names that start with `training/`."""
+
+
 @dataclass(frozen=True)
 class Saved:
     """A checkpoint that is whole.
@@ -88,7 +98,7 @@ class Saver:
         self._since_full = 0
         self._step: int | None = None  # of the newest save that was begun
 
-    def begin(self, step: int) -> None:
+    def begin(self, step: int, training: SavedTraining | None = None) -> None:
         """Fixes the state after `step` steps and writes it in the background; call it between two steps.
 
         While a save is still being written, the new one is left out. What goes wrong is an outcome, never raised.
@@ -104,13 +114,16 @@ class Saver:
             storage.remove_folder(folder, MANIFEST)
             storage.make_folder(folder)
             self._store.begin_save(folder, delta)
-            dense = self._dense()
+            dense = {**self._dense(), **(training.arrays() if training else {})}
         except storage.READ_ERRORS as error:
             self._failed(step, folder, error)
             return
         paused = time.monotonic() - started
         self._thread = threading.Thread(
-            target=self._write, args=(step, folder, dense, delta, started, paused), name="checkpoint", daemon=True
+            target=self._write,
+            args=(step, folder, dense, training, delta, started, paused),
+            name="checkpoint",
+            daemon=True,
         )
         self._thread.start()
 
@@ -123,7 +136,7 @@ class Saver:
         taken, self._outcomes = self._outcomes, []
         return taken
 
-    def save(self, step: int) -> list[Saved | NotSaved]:
+    def save(self, step: int, training: SavedTraining | None = None) -> list[Saved | NotSaved]:
         """Saves the state after the last step, unless that has been begun; returns when all is written.
 
         Returns:
@@ -136,7 +149,7 @@ class Saver:
         outcomes = self.outcomes()
         if self._base is None or self._base.step != step:
             self._since_full = self._deltas  # what is served next stands alone
-            self.begin(step)
+            self.begin(step, training)
             self.wait()
             outcomes += self.outcomes()
         last = outcomes[-1] if outcomes else None
@@ -151,7 +164,14 @@ class Saver:
             self._thread = None
 
     def _write(
-        self, step: int, folder: str, dense: dict[str, np.ndarray], delta: bool, started: float, paused: float
+        self,
+        step: int,
+        folder: str,
+        dense: dict[str, np.ndarray],
+        training: SavedTraining | None,
+        delta: bool,
+        started: float,
+        paused: float,
     ) -> None:
         try:
             base = self._base if delta else None
@@ -164,6 +184,7 @@ class Saver:
                 sampling=self._sampling,
                 dense=write_dense(folder, dense),
                 tables=tables,
+                training=training.to_json() if training else None,
             )
             text = manifest.text()
             storage.write(storage.join(folder, MANIFEST), text.encode())

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from data.errors import DataError
 from ps_cluster import __version__
 from ps_cluster.cli import check, data, evaluate, export, ps, schema, table, train, worker
-from ps_cluster.errors import RunError, UserError
+from ps_cluster.errors import RESTART, RestartMe, RunError, UserError
 
 # In the order of the help text. A module has `add_parser(subparsers)`, which sets `run` as its parser's
 # default; it imports what is slow to import only inside `run`.
@@ -19,7 +19,8 @@ COMMANDS = (data, train, ps, worker, evaluate, export, table, schema, check)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command; returns its exit code: 0 done, 1 failed run, 2 wrong input, 130 interrupted."""
+    """Runs one command; returns its exit code: 0 done, 1 failed run, 2 wrong input, 75 stopped where it can go on, 130
+    interrupted."""
     args = parser().parse_args(argv)
     try:
         code: int = args.run(args)
@@ -28,6 +29,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (UserError, DataError) as error:
         print(error, file=sys.stderr)
         return 2
+    except RestartMe as error:
+        print(error, file=sys.stderr)
+        return RESTART
     except RunError as error:
         print(error, file=sys.stderr)
         return 1

@@ -15,7 +15,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     parser.add_argument("job", metavar="job.yaml", help="job file")
     parser.add_argument(
-        "--overwrite", action="store_true", help="replace the results of a finished run in the output folder"
+        "--overwrite", action="store_true", help="replace the results of an earlier run in the output folder"
+    )
+    parser.add_argument(
+        "--resume", action="store_true", help="go on with a run that was interrupted, from its newest whole checkpoint"
     )
     parser.add_argument("--report", metavar="FILE", help="write a report of the run, as JSON")
     parser.set_defaults(run=run)
@@ -31,4 +34,6 @@ def run(args: argparse.Namespace) -> int:
     job_file = load_job(args.job)
     if absent := absent_samples(job_file):  # the processes would find the same, half a minute later
         raise UserError("\n".join(absent))
-    return run_local(job_file, overwrite=args.overwrite, report=args.report)
+    if args.resume and args.overwrite:
+        raise UserError("--resume: goes on with an earlier run, which --overwrite removes; expected one of them")
+    return run_local(job_file, overwrite=args.overwrite, resume=args.resume, report=args.report)

@@ -21,6 +21,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     parser.add_argument("job", metavar="job.yaml", help="job file")
     membership.add_arguments(parser)
+    parser.add_argument("--resume", action="store_true", help="go on from the newest whole checkpoint, if there is one")
     parser.add_argument("--events", metavar="FILE", help="worker 0: append what happens to FILE, as JSON lines")
     parser.add_argument("--report", metavar="FILE", help="worker 0: write a report of the run, as JSON")
     parser.set_defaults(run=run)
@@ -32,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
 
     die_with_launcher()
     from data.errors import DataError
-    from ps_cluster.errors import RunError, UserError
+    from ps_cluster.errors import RESTART, RestartMe, RunError, UserError
     from ps_cluster.quiet import import_tensorflow
 
     import_tensorflow()
@@ -45,10 +46,13 @@ def run(args: argparse.Namespace) -> int:
         load()
         job_file = load_job(args.job)
         place = membership.membership_of(args, "worker", job_file.job.cluster)
-        run_worker(job_file, place, args.events, args.report)
+        run_worker(job_file, place, args.events, args.report, args.resume)
     except (UserError, DataError) as error:
         _tell(error)
         code = 2
+    except RestartMe as error:
+        print(error, file=sys.stderr)
+        code = RESTART
     except RunError as error:
         _tell(error)
         code = 1

@@ -34,6 +34,7 @@ class PsEmbeddingStore:
 
     transport: type in which embeddings and gradients travel between worker and PS: `float32`, `float16` or `bfloat16`.
     deltas: whether saves may be deltas; native tables then remember removed ids.
+    attempt: name of this attempt at a training, the same for all stores that push together.
     """
 
     def __init__(
@@ -43,12 +44,14 @@ class PsEmbeddingStore:
         namespace: str,
         transport: str = "float32",
         deltas: bool = False,
+        attempt: str = "",
     ):
         self._groups = list(groups)
         self._placement = placement
         self._namespace = namespace
         self._transport = transport
         self._deltas = deltas
+        self._attempt = attempt
         # [groups][PS][tables]
         self._handles = [
             [
@@ -133,7 +136,8 @@ class PsEmbeddingStore:
                 self._placement.ps_devices, self._handles[index], lookup.requests[index], parts
             ):
                 with tf.device(device):
-                    ops.push(tables, request, part, group.layout, workers, f"{self._namespace}/{group.name}")
+                    name = f"{self._namespace}/{group.name}/{self._attempt}"
+                    ops.push(tables, request, part, group.layout, workers, name)
 
     def begin_save(self, folder: str, delta: bool) -> None:
         self._saves.begin(folder, delta)

@@ -280,8 +280,9 @@ def _checkpoints(draft: Draft) -> Iterator[Problem]:
     checkpoint = draft.checkpoint
     if checkpoint is None:
         return
-    if checkpoint.deltas and checkpoint.every_steps is None:
-        yield Problem(("checkpoint", "deltas"), "'every_steps' beside 'deltas'", str(checkpoint.deltas))
+    if checkpoint.deltas and checkpoint.every_steps is None and checkpoint.every_minutes is None:
+        expected = "'every_steps' or 'every_minutes' beside 'deltas'"
+        yield Problem(("checkpoint", "deltas"), expected, str(checkpoint.deltas))
     wanted = checkpoint.warm_start.tables if checkpoint.warm_start else None
     if wanted is None or draft.tables is None or not draft.features_known:
         return

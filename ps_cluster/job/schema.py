@@ -255,11 +255,21 @@ class Checkpoint(_Section):
     every_steps: PositiveInt | None = Field(
         None, description="Steps between two checkpoints, written while training goes on. Default: only at the end."
     )
+    every_minutes: PositiveFloat | None = Field(
+        None, description="Minutes between two checkpoints, beside those of `every_steps`. Default: none by time."
+    )
     keep: PositiveInt = Field(
         3, description="So many newest checkpoints are kept, and those that their deltas are based on."
     )
     deltas: NonNegativeInt = Field(
-        0, description="Checkpoints with only the changed rows between two full ones; needs `every_steps`."
+        0,
+        description="Checkpoints with only the changed rows between two full ones; needs `every_steps` or "
+        "`every_minutes`.",
+    )
+    grace_seconds: PositiveFloat = Field(
+        120.0,
+        description="When `ps-cluster train` gets SIGTERM, so long its workers have for a last checkpoint before they "
+        "are killed.",
     )
     warm_start: WarmStart | None = Field(
         None, description="Tables that start from another job's checkpoint. Default: all from initial values."

@@ -8,11 +8,14 @@ from typing import Any
 
 
 class EventsTail:
-    """Reads a growing file of JSON objects, one a line; the file may not exist yet."""
+    """Reads a growing file of JSON objects, one a line; the file may not exist yet.
 
-    def __init__(self, path: Path) -> None:
+    new_only: what is in it now is passed over.
+    """
+
+    def __init__(self, path: Path, new_only: bool = False) -> None:
         self._path = path
-        self._position = 0
+        self._position = path.stat().st_size if new_only and path.exists() else 0
         self._rest = b""
 
     def read(self) -> list[dict[str, Any]]:

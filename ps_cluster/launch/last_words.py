@@ -61,6 +61,12 @@ def last_words(log: Path) -> list[str]:
     return lines[-_MOST_LINES:]
 
 
+def drained_line(log: Path) -> str | None:
+    """What a process that was drained says of it; None when it does not."""
+    lines = [line for line in last_words(log) if line.startswith("drained ")]
+    return lines[-1] if lines else None
+
+
 def disk_is_full(folder: Path) -> bool:
     """Whether the disk under `folder` has no room left, so that a log may miss its end."""
     try:

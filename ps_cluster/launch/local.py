@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, cast
 
-from ps_cluster.errors import RunError, UserError
+from ps_cluster.errors import RESTART, RestartMe, RunError, UserError
 from ps_cluster.job.membership import Membership, Role
 from ps_cluster.launch.asked import Asked
 from ps_cluster.launch.display import Display, Renderer
 from ps_cluster.launch.events_tail import EventsTail
-from ps_cluster.launch.last_words import disk_is_full, how_it_ended, last_words
+from ps_cluster.launch.last_words import disk_is_full, drained_line, how_it_ended, last_words
 from ps_cluster.launch.output import Output, State, claimed_checkpoints, claimed_output
 from ps_cluster.launch.ports import reserved_addresses
 from ps_cluster.launch.processes import Ended, Processes
@@ -59,6 +59,7 @@ def run_local(
     job_file: JobFile,
     *,
     overwrite: bool = False,
+    resume: bool = False,
     report: str | os.PathLike[str] | None = None,
     command: Callable[[Role, int, str], list[str]] = role_command,
     make_renderer: Callable[[TextIO], Renderer] = ProgressRenderer,
@@ -70,9 +71,13 @@ def run_local(
     returns or raises, none of the processes is left and their ports are free again; they also end when this
     process is killed.
 
+    SIGTERM is passed on to the workers, which have `checkpoint.grace_seconds` to save where training stands. Ctrl-C,
+    SIGHUP and a second signal stop everything at once.
+
     Args:
       job_file: the job; its `output` is the folder everything is written to.
-      overwrite: replace the results of a finished run in that folder.
+      overwrite: replace the results of an earlier run in that folder.
+      resume: go on with the run in that folder, from its newest whole checkpoint.
       report: file for the run's report.
       command: command line of a process, without the flags added here.
       make_renderer: makes what shows, on the stream it is given, the events that worker 0 writes.
@@ -81,6 +86,7 @@ def run_local(
       0 when all workers ended well; 130, 143 or 129 when SIGINT, SIGTERM or SIGHUP ended the run before.
 
     Raises:
+      RestartMe: SIGTERM ended the run, here or in all its workers, and they have saved where it stands.
       UserError: the job cannot be started as it is, or a process ended with status 2, the user's mistake.
       RunError: a process ended although the job was not done, or could not be started.
     """
@@ -97,25 +103,39 @@ def run_local(
     notes = Screen(2, patience_seconds=1)
     with (
         Asked() as asked,
-        claimed_checkpoints(Path(job_file.checkpoints), overwrite) if elsewhere else contextlib.nullcontext(),
-        claimed_output(Path(job_file.output), job_file.job.name, overwrite) as output,
+        claimed_checkpoints(Path(job_file.checkpoints), overwrite, resume) if elsewhere else contextlib.nullcontext(),
+        claimed_output(Path(job_file.output), job_file.job.name, overwrite, resume) as output,
         reserved_addresses(cluster.ps + cluster.workers + 1) as addresses,
     ):
+        if output.finished:
+            Screen(1, patience_seconds=1).write(f"{output.folder}: the run has finished; nothing is left to do\n")
+            return 0
         state: State = "failed"
+        drained: str | None = None
         try:
             with Processes() as processes:
+                tail = EventsTail(output.events, new_only=True)  # an earlier attempt may have left some
                 members = _memberships(addresses, cluster.ps, cluster.workers)
                 Screen(1, patience_seconds=1).write(
                     f"starting {cluster.ps} PS and {_workers(cluster.workers)}, logs in {output.logs}\n"
                 )
                 for member in members:
                     if asked.first is None:
-                        _start(processes, member, job_file, output, report_path, command)
-                with _shown(output, make_renderer, notes):
+                        _start(processes, member, job_file, output, report_path, command, resume)
+                with _shown(tail, make_renderer, notes):
                     failed = _follow(processes, members, asked)
-                    if failed is None:
+                    if failed is None and asked.first == signal.SIGTERM:
+                        grace = job_file.job.checkpoint.grace_seconds
+                        notes.write(f"SIGTERM: the workers have {grace:g} s to save where training stands\n")
+                        drained = _drain(processes, members, asked, grace)
+                    elif failed is None:
                         notes.write(f"{_asked_by(asked)}: stopping\n")
+                    elif failed and all(end.status == RESTART for end in failed):
+                        drained = drained_line(failed[0].log)
                     _stop(processes, members, asked)
+            if drained is not None:
+                state = "stopped"
+                raise RestartMe(drained)
             if failed:
                 _raise_for(failed, output)
             state = "stopped" if failed is None else "finished"
@@ -125,9 +145,9 @@ def run_local(
 
 
 @contextlib.contextmanager
-def _shown(output: Output, make_renderer: Callable[[TextIO], Renderer], notes: Screen) -> Iterator[None]:
+def _shown(tail: EventsTail, make_renderer: Callable[[TextIO], Renderer], notes: Screen) -> Iterator[None]:
     """Show the run's events while the context is open."""
-    display = Display(EventsTail(output.events), lambda: make_renderer(cast(TextIO, Screen(1))))
+    display = Display(tail, lambda: make_renderer(cast(TextIO, Screen(1))))
     try:
         yield
     finally:
@@ -152,8 +172,11 @@ def _start(
     output: Output,
     report: Path | None,
     command: Callable[[Role, int, str], list[str]],
+    resume: bool,
 ) -> None:
     line = command(member.role, member.index, str(job_file.path))
+    if member.role == "worker" and resume:
+        line = [*line, "--resume"]
     if member.role == "worker" and member.index == 0:
         line = [*line, "--events", str(output.events)]
         if report is not None:
@@ -191,6 +214,18 @@ def _follow(processes: Processes, members: Sequence[Membership], asked: Asked) -
         if asked.first is not None:
             return None
         time.sleep(_POLL_SECONDS)
+
+
+def _drain(processes: Processes, members: Sequence[Membership], asked: Asked, grace_seconds: float) -> str | None:
+    """Asks the workers to end, and waits for them, a second signal, or the end of the grace; what they say when all of
+    them have ended where training can go on."""
+    times = asked.times
+    workers = [_name(member) for member in members if member.role == "worker"]
+    processes.terminate(workers, grace_seconds, hurry=lambda: asked.times > times)
+    ended = [end for end in processes.ended() if end.name in workers]
+    if len(ended) < len(workers) or any(end.status != RESTART for end in ended):
+        return None
+    return next((line for line in map(drained_line, (end.log for end in ended)) if line is not None), None)
 
 
 def _stop(processes: Processes, members: Sequence[Membership], asked: Asked) -> None:

@@ -20,7 +20,9 @@ State = Literal["running", "finished", "failed", "stopped"]
 RESULTS = frozenset({"checkpoint", "export", "export-ops"})
 """Entries worth keeping: a new run replaces them only when asked to."""
 
-LEFTOVERS = frozenset({"logs", "events.jsonl", "run.json", "run.json.tmp", "report.json", "tensorboard", "scratch"})
+LEFTOVERS = frozenset(
+    {"logs", "events.jsonl", "run.json", "run.json.tmp", "report.json", "tensorboard", "scratch", "last-step"}
+)
 """Other entries a run makes; a new run replaces them."""
 
 _LOCK = ".lock"
@@ -33,6 +35,8 @@ class Output:
     folder: Path
     job_name: str
     started: str
+    finished: bool = False
+    """The run that was to be gone on with has finished; nothing of it was touched."""
 
     @property
     def logs(self) -> Path:
@@ -55,11 +59,11 @@ class Output:
 
 
 @contextlib.contextmanager
-def claimed_output(folder: Path, job_name: str, overwrite: bool = False) -> Iterator[Output]:
+def claimed_output(folder: Path, job_name: str, overwrite: bool = False, resume: bool = False) -> Iterator[Output]:
     """Create `folder` or take it over from an earlier run, and hold it against every other run.
 
     The hold is a lock that ends with this process, however that ends. What an earlier run left behind is
-    removed, files that no run makes are left alone.
+    removed, files that no run makes are left alone. With `resume` it stays, logs in a folder of their own.
 
     Raises:
       UserError: the folder cannot be made or written, holds something else than a run, is in use by a running
@@ -73,13 +77,18 @@ def claimed_output(folder: Path, job_name: str, overwrite: bool = False) -> Iter
         raise UserError(f"output: expected a folder that can be written, found {_why(folder, error)}") from None
     try:
         _take(lock, folder, "output")
-        _refuse_results(folder, overwrite)
+        if not resume:
+            _refuse_results(folder, overwrite)
         started = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        output = Output(folder, job_name, started)
+        output = Output(folder, job_name, started, finished=resume and _state(folder) == "finished")
         try:
-            _clear(folder)
-            output.logs.mkdir()
-            output.mark("running")
+            if not output.finished:
+                if resume:
+                    set_logs_aside(output.logs)
+                else:
+                    _clear(folder)
+                output.logs.mkdir(exist_ok=True)
+                output.mark("running")
         except OSError as error:
             raise UserError(f"output: expected a folder that can be written, found {_why(folder, error)}") from None
         yield output
@@ -88,10 +97,11 @@ def claimed_output(folder: Path, job_name: str, overwrite: bool = False) -> Iter
 
 
 @contextlib.contextmanager
-def claimed_checkpoints(folder: Path, overwrite: bool) -> Iterator[None]:
+def claimed_checkpoints(folder: Path, overwrite: bool, resume: bool = False) -> Iterator[None]:
     """Hold a local `folder` of the user's choice for a run's checkpoints, against every other run.
 
-    The first checkpoint of the run will clear the folder of those of an earlier training.
+    The first checkpoint of the run will clear the folder of those of an earlier training, unless the run goes on with
+    it (`resume`).
 
     Raises:
       UserError: the folder cannot be made or written, is in use by a running job, or holds checkpoints and `overwrite`
@@ -107,14 +117,25 @@ def claimed_checkpoints(folder: Path, overwrite: bool) -> Iterator[None]:
     try:
         _take(lock, folder, "checkpoint.folder")
         steps = sorted(path.name for path in folder.glob("step-*"))
-        if steps and not overwrite:
+        if steps and not overwrite and not resume:
             raise UserError(
                 f"checkpoint.folder: expected a folder without checkpoints, found {steps[-1]} in {folder} "
-                "(--overwrite replaces them)"
+                "(--resume goes on from them, --overwrite replaces them)"
             )
         yield
     finally:
         os.close(lock)
+
+
+def set_logs_aside(logs: Path) -> None:
+    """Moves the logs of an attempt that has ended into a folder `attempt-N` beside those to come."""
+    files = [path for path in logs.glob("*.log") if path.is_file()] if logs.is_dir() else []
+    if files:
+        number = 1 + sum(path.is_dir() for path in logs.glob("attempt-*"))
+        aside = logs / f"attempt-{number}"
+        aside.mkdir()
+        for path in files:
+            path.rename(aside / path.name)
 
 
 def _take(lock: int, folder: Path, field: str) -> None:
@@ -149,6 +170,11 @@ def _refuse_results(folder: Path, overwrite: bool) -> None:
     if overwrite or not entries or (unfinished and not kept):
         return
     what = f"{', '.join(kept)} of an earlier run" if kept else "a finished run"
+    if unfinished and "checkpoint" in kept:
+        raise UserError(
+            f"output: expected a folder without results, found an unfinished run with checkpoints in {folder} "
+            "(--resume goes on with it, --overwrite replaces it)"
+        )
     raise UserError(f"output: expected a folder without results, found {what} in {folder} (--overwrite replaces it)")
 
 

@@ -82,6 +82,16 @@ class Processes:
                     self._ended[member.name] = Ended(member.name, status, member.log)
         return list(self._ended.values())
 
+    def terminate(self, names: Sequence[str], grace_seconds: float, hurry: Callable[[], bool] = lambda: False) -> None:
+        """SIGTERM to the named processes; returns when all have ended, or the grace has. `hurry`: as of `stop`."""
+        members = [member for member in self._members if member.name in names]
+        for member in members:
+            if not self._has_ended(member):
+                # A process that somebody suspended has to wake to notice.
+                for signum in (signal.SIGTERM, signal.SIGCONT):
+                    os.kill(member.process.pid, signum)
+        self._wait(members, grace_seconds, hurry)
+
     def stop(self, names: Sequence[str], grace_seconds: float, hurry: Callable[[], bool] = lambda: False) -> list[str]:
         """SIGTERM to the named processes, after the grace SIGKILL to what is left of their groups.
 
@@ -93,12 +103,7 @@ class Processes:
         """
         members = [member for member in self._members if member.name in names]
         if grace_seconds > 0:
-            for member in members:
-                if not self._has_ended(member):
-                    # A process that somebody suspended has to wake to notice.
-                    for signum in (signal.SIGTERM, signal.SIGCONT):
-                        os.kill(member.process.pid, signum)
-            self._wait(members, grace_seconds, hurry)
+            self.terminate(names, grace_seconds, hurry)
         for member in members:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(member.process.pid, signal.SIGKILL)

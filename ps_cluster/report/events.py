@@ -159,6 +159,15 @@ def warm_start(*, path: str, step: int, tables: Mapping[str, int]) -> Event:
     return _event("warm_start", locals())
 
 
+def resume(*, step: int, checkpoint: str | None, rows_trained: int, rows_retrained: int, restarts: int) -> Event:
+    """Training goes on after `step` steps.
+
+    checkpoint: from which; None: there was none, and training begins anew. rows_trained: so far, those of an epoch
+    once. rows_retrained: that will have been trained again, over all `restarts`.
+    """
+    return _event("resume", locals())
+
+
 def exported(*, path: str, size_bytes: int | None = None) -> Event:
     """The SavedModel lies at `path`."""
     return _event("exported", locals())

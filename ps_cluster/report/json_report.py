@@ -114,6 +114,10 @@ class Report(BaseModel):
         None, description="Rates by which the training rows were sampled; null: they were not."
     )
     rows: int | None = Field(None, description="Rows trained on, counted once per epoch.")
+    rows_retrained: int = Field(
+        0, description="Rows that were trained again, because training went back to a checkpoint before them."
+    )
+    restarts: int = Field(0, description="How often training went on from a checkpoint, or began anew.")
     steps: int | None = Field(None, description="Training steps done.")
     seconds: float | None = Field(None, description="Wall-clock time of the whole run.")
     samples_per_second: float | None = Field(
@@ -155,8 +159,8 @@ def report_of(events: Iterable[Mapping[str, Any]]) -> Report:
     status = Status()
     for event in events:
         status.update(event)
-    start, step, test, exported, done = (
-        status.last.get(kind, {}) for kind in ("start", "step", "evaluation", "exported", "done")
+    start, step, test, exported, done, resume = (
+        status.last.get(kind, {}) for kind in ("start", "step", "evaluation", "exported", "done", "resume")
     )
     tables = status.last.get("tables", {}).get("tables", [])
     same = ("job", "seed", "data", "model", "ps", "workers", "batch_size", "epochs", "dense_parameters", "sampling")
@@ -170,6 +174,8 @@ def report_of(events: Iterable[Mapping[str, Any]]) -> Report:
             side: {name: read[name] for name in ReadingReport.model_fields} for side, read in status.reading.items()
         },
         "rows": step.get("rows"),
+        "rows_retrained": resume.get("rows_retrained", 0),
+        "restarts": resume.get("restarts", 0),
         "steps": done.get("steps", step.get("step")),
         "seconds": done.get("seconds"),
         "samples_per_second": done.get("samples_per_second"),

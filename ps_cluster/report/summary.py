@@ -57,13 +57,18 @@ def head(start: Mapping[str, Any]) -> Block:
 
 
 def line(event: Mapping[str, Any]) -> str:
-    """A checkpoint that was written, or was not, or that tables start from, in one line."""
+    """A checkpoint that was written, or was not, or that tables or training start from, in one line."""
     step = f"step {count(event['step'])}"
     if event["event"] == "checkpoint_failed":
         return f"checkpoint of {step} NOT written: {event['problem']}"
     if event["event"] == "warm_start":
         tables = ", ".join(f"{name} {counted(rows, 'row')}" for name, rows in event["tables"].items())
         return f"warm start from {step} of {event['path']}: {tables}"
+    if event["event"] == "resume":
+        again = f", {counted(event['rows_retrained'], 'row')} of them again" if event["rows_retrained"] else ""
+        if event.get("checkpoint") is None:
+            return f"no checkpoint to go on from: training begins anew{again}"
+        return f"goes on after {step} of {event['checkpoint']}: {counted(event['rows_trained'], 'row')} trained{again}"
     delta = "changes only, " if event["delta"] else ""
     seconds, pause = float(event["seconds"]), float(event["pause_seconds"])
     written = f"{delta}{size(event['size_bytes'])} in {seconds:.1f} s, training paused {pause * 1e3:.0f} ms"
@@ -83,6 +88,10 @@ def result(status: Status) -> Block:
         rows.append(("training", "   ".join(figures)))
         if experts := step.get("experts"):
             rows += [("experts" if not number else "", text) for number, text in enumerate(_experts(experts))]
+    if (resumed := last.get("resume")) and step:
+        restarts = counted(resumed["restarts"], "restart")
+        again = f"{counted(resumed['rows_retrained'], 'row')} trained again"
+        rows.append(("rows", _joined([f"{counted(step['rows'], 'row')} trained", again, restarts])))
     if found := last.get("evaluation"):
         figures = [
             f"AUC {figure(found['auc'])}" if found["auc"] is not None else "no AUC (one class only)",

@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from types import TracebackType
 from typing import TextIO
 
@@ -16,6 +17,7 @@ from ps_cluster.embedding.store import EmbeddingStore
 from ps_cluster.embedding.table_stats import TableStats
 from ps_cluster.job.resolve import JobFile, tables_of
 from ps_cluster.job.table_schema import Tier
+from ps_cluster.launch.events_tail import EventsTail
 from ps_cluster.metrics.exact_auc import Evaluation
 from ps_cluster.report import events
 from ps_cluster.report.event_log import EventLog
@@ -26,6 +28,7 @@ from ps_cluster.train.batches import ReadCounts
 from ps_cluster.train.loop import Progress, Trained
 from ps_cluster.train.session import Session
 from ps_cluster.train.shares import Share
+from ps_cluster.train.state import TrainingState
 
 
 class Teller:
@@ -37,6 +40,7 @@ class Teller:
 
     def __init__(self, job_file: JobFile, stream: TextIO | None, events_path: str | None = None):
         self._job_file = job_file
+        self._events_path = events_path
         self._told: list[events.Event] = []
         self._log = EventLog(events_path) if events_path else None
         self._lines = Renderer(stream) if stream else None
@@ -151,6 +155,26 @@ class Teller:
     def warm_start(self, path: str, step: int, tables: dict[str, int]) -> None:
         self._tell(events.warm_start(path=path, step=step, tables=tables))
 
+    def resume(self, checkpoint: str | None, state: TrainingState) -> None:
+        """Training goes on. The report knows the steps before, as events tell them."""
+        if self._lines is None:
+            return
+        if self._events_path is not None:
+            self._told[:0] = [
+                event
+                for event in EventsTail(Path(self._events_path)).read()
+                if event.get("event") == "step" and event.get("step", 0) <= state.step
+            ]
+        self._tell(
+            events.resume(
+                step=state.step,
+                checkpoint=checkpoint,
+                rows_trained=state.rows,
+                rows_retrained=state.rows_retrained,
+                restarts=state.restarts,
+            )
+        )
+
     def saved(self, path: str, what: str) -> None:
         self._tell(events.saved(path=path, what=what))
 
@@ -185,7 +209,7 @@ class Teller:
             events.done(
                 seconds=seconds,
                 samples_per_second=trained.samples_per_second,
-                steps=trained.steps,
+                steps=trained.state.step,
                 mfu=trained.mfu,
                 flops_per_row=trained.flops_per_row,
             )

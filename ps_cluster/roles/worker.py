@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
 import time
 
 import numpy as np
+import tensorflow as tf
 import tf_keras
 
 from ps_cluster.checkpoint.dense import dense_values, load_dense
-from ps_cluster.checkpoint.finding import newest_checkpoint
+from ps_cluster.checkpoint.finding import folder_of, newest_checkpoint
 from ps_cluster.checkpoint.saver import Saver
 from ps_cluster.checkpoint.storage import load_file_systems
-from ps_cluster.errors import RunError
+from ps_cluster.errors import RestartMe, RunError
 from ps_cluster.job.membership import Membership
 from ps_cluster.job.resolve import JobFile
 from ps_cluster.launch.pdeathsig import PARENT_VARIABLE
@@ -24,56 +26,100 @@ from ps_cluster.roles.telling import Teller
 from ps_cluster.train.collective import broadcast_from_first, joined, total
 from ps_cluster.train.connect import connect
 from ps_cluster.train.dense import make_dense_optimizer
+from ps_cluster.train.drain import Drain
 from ps_cluster.train.evaluate import evaluate
-from ps_cluster.train.loop import planned_steps, train
+from ps_cluster.train.fresh_tables import agreed_attempt, empty_tables
+from ps_cluster.train.last_step import LAST_STEP, LastStep, LastStepFile
+from ps_cluster.train.loop import begun, planned_steps, resumed, train
 from ps_cluster.train.peak import measured_peak
 from ps_cluster.train.periodic_saves import PeriodicSaves
-from ps_cluster.train.session import Samples, Session, samples_of
+from ps_cluster.train.resume import restored, with_lost_steps
+from ps_cluster.train.session import Samples, Session, groups_of, samples_of
 from ps_cluster.train.shares import Share, share_of
 from ps_cluster.train.step import make_score_step
 from ps_cluster.train.trained_job import check_as_trained, meaning_of
 from ps_cluster.train.warm_start import warm_start
+from ps_cluster.train.work import first_work, resumed_work
+
+_AGAIN = "start again with --resume to go on"
 
 
-def run_worker(job_file: JobFile, membership: Membership, events: str | None, report: str | None) -> None:
-    """Trains the job as worker `membership.index`; TensorFlow must have been imported quietly before.
+def run_worker(
+    job_file: JobFile, membership: Membership, events: str | None, report: str | None, resume: bool = False
+) -> None:
+    """Trains the job as worker `membership.index`; TensorFlow must have been imported quietly before. In the main
+    thread: it takes SIGTERM over, which ends the process with the code RESTART where training can go on from.
 
     Args:
       job_file: the job.
       membership: this worker's place.
       events: file that worker 0 appends events to, as JSON lines; None: it only prints.
       report: file that worker 0 writes the run's report to.
+      resume: go on from the newest whole checkpoint, if there is one.
 
     Raises:
       UserError, DataError: the job or its data are wrong.
+      RestartMe: it was asked to end, and all is saved.
       RunError: the run failed; names the cause.
     """
     started = time.monotonic()
+    drain = Drain()
+    drain.install()
+    drain.end_at_once(f"drained before training; {_AGAIN}")
     train_samples = samples_of(job_file, "train")
     test_samples = samples_of(job_file, "test") if job_file.job.data.test else None
     told = (sys.stdout, events) if membership.index == 0 else (None, None)
-    with Teller(job_file, *told) as teller:
+    with Teller(job_file, *told) as teller, contextlib.ExitStack() as files:
         teller.phase("start")
         with joined(membership), readable_errors():
             load_file_systems(*job_file.checkpoint_places)
-            session = Session(job_file, membership, connect(membership))
+            devices = connect(membership)
+            if membership.index == 0 and membership.ps:
+                empty_tables(groups_of(job_file.job), job_file.job.name, devices, job_file.job.checkpoint.deltas > 0)
+            session = Session(job_file, membership, devices, attempt=agreed_attempt(membership.index))
             optimizer = make_dense_optimizer(job_file.job.optimizers.dense)
-            if session.rank == 0:
+            with tf.device(devices.compute):
+                optimizer.build(session.model.trainable_variables)
+            saved, where = restored(session, optimizer, train_samples) if resume else (None, None)
+            if session.rank == 0 and saved is None:
                 _warm_start(session, teller)
-            broadcast_from_first(session.model.weights)  # the others wait for the warm start too
+            broadcast_from_first([*session.model.weights, *optimizer.variables])  # the others wait for the tables, too
             share = share_of(session, train_samples, training=True, progress=teller.counting)
             test_share = None
             if test_samples is not None:
                 test_share = share_of(session, test_samples, training=False, progress=teller.counting)
             peak = measured_peak(session.devices.compute, getattr(job_file.job.model, "precision", "float32"))
-            teller.start(session, share, test_share, planned_steps(session, share), len(membership.ps), peak)
+            if saved is None:
+                work = first_work(session, share)
+                state = begun(session, work)
+            else:
+                work = resumed_work(session, share, saved.ledger)
+                state = resumed(session, work, saved)
+            teller.start(session, share, test_share, planned_steps(session, work, state.step), len(membership.ps), peak)
+            last_step = None
+            if session.rank == 0:
+                last_step = LastStepFile(os.path.join(job_file.output, LAST_STEP))
+                files.callback(last_step.close)
+                state, again = with_lost_steps(state, last_step.read() if resume else None)
+                last_step.write(LastStep(state.step, state.rows, state.rows_retrained, state.restarts))
+                if saved is not None or again:
+                    teller.resume(where, state)
             saves = _saves(session, optimizer, train_samples, teller)
-            trained = train(session, share, optimizer, teller.step, peak, saves)
-            teller.reading("train", share, trained.counts)
-            teller.tables(session.store.stats() if session.rank == 0 else [])
+            if saved is not None:
+                saves.resumed(saved.step)
+            drain.defer()
+            trained = train(session, work, state, optimizer, teller.step, peak, saves, drain, last_step)
+            step, folder = trained.state.step, folder_of(job_file.checkpoints, trained.state.step)
+            if not trained.drained:
+                teller.reading("train", share, trained.counts)
+                teller.tables(session.store.stats() if session.rank == 0 else [])
             if session.rank == 0:
                 teller.phase("save")
-                teller.saved(saves.finish(trained.steps), "checkpoint")
+                teller.saved(saves.finish(trained.state), "checkpoint")
+            words = f"drained at step {step}: checkpoint {folder}; {_AGAIN}"
+            if total(np.array([drain.asked], np.int64))[0]:  # worker 0's checkpoint is whole
+                raise RestartMe(words)
+            drain.end_at_once(words)
             if test_share is not None:
                 teller.evaluation(evaluate_session(session, test_share, teller))
             total(np.ones(1, np.int64))  # nobody leaves the ring before all are done
@@ -144,7 +190,7 @@ def _saves(
             settings.deltas,
         )
     others_wait = session.num_workers > 1 and session.job.training.sparse_updates == "asynchronous"
-    return PeriodicSaves(saver, settings.every_steps, others_wait, teller.checkpoint)
+    return PeriodicSaves(saver, settings.every_steps, settings.every_minutes, others_wait, teller.checkpoint)
 
 
 def _export_in_a_fresh_process(job_file: JobFile) -> str:

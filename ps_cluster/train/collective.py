@@ -106,6 +106,12 @@ def gathered(array: np.ndarray) -> np.ndarray:
     return array if hvd.size() == 1 else hvd.allgather(array).numpy()
 
 
+def text_from_first(text: str | None) -> str:
+    """Worker 0's text; every worker must call it, the others with None."""
+    raw = np.frombuffer((text or "").encode(), np.uint8)
+    return gathered(raw).tobytes().decode()
+
+
 def broadcast_from_first(variables: Sequence) -> None:
     """Sets every worker's variables to worker 0's."""
     import horovod.tensorflow as hvd

@@ -8,10 +8,9 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from data.orc import open_reader
 from ps_cluster.job.resolve import label_column
 from ps_cluster.metrics.exact_auc import Evaluation, ScoreSpill
-from ps_cluster.train.batches import LookAhead, ReadCounts
+from ps_cluster.train.batches import LookAhead, Read, ReadCounts
 from ps_cluster.train.collective import gathered
 from ps_cluster.train.labels import check_labels
 from ps_cluster.train.shares import Share
@@ -40,10 +39,9 @@ def evaluate(
       DataError: a label is neither 0 nor 1; names file, column and row.
     """
     os.makedirs(scratch, exist_ok=True)
-    with open_reader(share.spec, share.plan) as reader, ScoreSpill(scratch) as spill:
-        score = make_score(reader.dataset.element_spec[0])
+    with LookAhead(share.spec, [Read(share.spec, share.plan)]) as batches, ScoreSpill(scratch) as spill:
+        score = make_score(batches.element_spec)
         done = 0
-        batches = LookAhead(reader)
         for number, batch in enumerate(batches):
             labels = np.asarray(batch.columns[label])
             check_labels(labels, label_column(label), share.spec)

@@ -43,6 +43,15 @@ class ExpertWindow:
         self._active = self._active + active
         self._rows += rows
 
+    def restore(self, active: np.ndarray, rows: int) -> None:
+        """The window is one that had begun, with these sums."""
+        self._active, self._rows = active, rows
+
+    @property
+    def sums(self) -> tuple[np.ndarray | None, int]:
+        """What `restore` takes; None while the window is empty."""
+        return (self._active if isinstance(self._active, np.ndarray) else None), self._rows
+
     def shares(self) -> ExpertShares:
         """Of the window so far; at least one row."""
         shares = np.asarray(self._active) / max(self._rows, 1)

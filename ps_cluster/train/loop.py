@@ -1,33 +1,37 @@
-"""The training loop of one worker: batch after batch until no worker has any left."""
+"""The training loop of one worker: batch after batch until no worker has any left, or it is asked to stop."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from data.orc import open_reader
+from data.read.read_spec import Position
 from data.sample.sampling import OFFSET
 from ps_cluster.errors import RunError
 from ps_cluster.job.resolve import label_column
 from ps_cluster.metrics.window import WindowAuc, window_auc
 from ps_cluster.metrics.window_calibration import WindowCalibration, window_calibration
 from ps_cluster.train.batches import LookAhead, ReadCounts
-from ps_cluster.train.collective import total
+from ps_cluster.train.collective import gathered, total
+from ps_cluster.train.drain import Drain
 from ps_cluster.train.expert_shares import ExpertShares, ExpertWindow
 from ps_cluster.train.labels import check_labels
+from ps_cluster.train.last_step import LastStep, LastStepFile
+from ps_cluster.train.ledger import Consumed, Ledger
 from ps_cluster.train.periodic_saves import PeriodicSaves
-from ps_cluster.train.schedule import rate_factor
+from ps_cluster.train.schedule import Course, rate_factor
 from ps_cluster.train.session import Session
-from ps_cluster.train.shares import Share
+from ps_cluster.train.state import TrainingState
 from ps_cluster.train.step import make_train_step
 from ps_cluster.train.step_time import Marks, StepClock, StepTime
 from ps_cluster.train.utilisation import Utilisation
+from ps_cluster.train.work import Work, reading_of
 
 
 @dataclass(frozen=True)
@@ -56,10 +60,13 @@ class Progress:
 
 @dataclass(frozen=True)
 class Trained:
-    """What a finished loop has done; seconds without the first step, in which TensorFlow traces the graph."""
+    """What a loop has done; seconds without the first step, in which TensorFlow traces the graph.
 
-    steps: int
-    rows: int
+    state: where training stands. drained: it was asked to end before its time.
+    """
+
+    state: TrainingState
+    drained: bool
     seconds: float
     samples_per_second: float
     mfu: float
@@ -68,43 +75,102 @@ class Trained:
     counts: ReadCounts
 
 
-def planned_steps(session: Session, share: Share) -> int:
-    """Steps that training will take; fewer when rows turn out to be lost."""
-    return min(share.batches, session.job.training.max_steps or share.batches)
+def begun(session: Session, work: Work) -> TrainingState:
+    """Where a training stands before its first step."""
+    return TrainingState(
+        step=0,
+        rows=0,
+        rows_retrained=0,
+        restarts=0,
+        course=Course(planned_steps(session, work, 0)),
+        max_steps=session.job.training.max_steps,
+        reading=reading_of(session.job_file, work.share.samples),
+        ledger=work.ledger,
+        counts=(0,) * (1 + len(work.share.spec.columns)),
+        losses=(),
+        window=WindowAuc().counts,
+        calibration=WindowCalibration().sums,
+    )
+
+
+def resumed(session: Session, work: Work, state: TrainingState) -> TrainingState:
+    """`state`, from a checkpoint, as training goes on with `work`."""
+    course, max_steps = state.course, session.job.training.max_steps
+    if len(state.ledger.lanes) != session.num_workers or state.max_steps != max_steps:
+        left = planned_steps(session, work, state.step) - state.step
+        course = course.stretched(session.job.schedule, state.step, left)
+    return replace(state, course=course, max_steps=max_steps, ledger=work.ledger)
+
+
+def planned_steps(session: Session, work: Work, step: int) -> int:
+    """Steps that training will have taken at its end, `step` of them before `work`; fewer when rows turn out to be
+    lost."""
+    steps = step + work.ledger.steps
+    limit = session.job.training.max_steps
+    return steps if limit is None else max(min(steps, limit), step)
 
 
 def train(
     session: Session,
-    share: Share,
+    work: Work,
+    start: TrainingState,
     optimizer: tf_keras.optimizers.Optimizer,
     report: Callable[[Progress], None],
     peak: float,
     saves: PeriodicSaves | None = None,
+    drain: Drain | None = None,
+    last_step: LastStepFile | None = None,
     clock: StepClock | None = None,
 ) -> Trained:
-    """Trains until every worker's data has ended or `max_steps` is reached; all workers stop at the same step.
+    """Trains until every worker's data have ended, `max_steps` is reached, or a worker is asked to end; all workers
+    stop at the same step.
 
-    peak: operations per second that all workers' devices can do (`ps_cluster.train.peak`). clock: measures this
-    worker's steps; for whoever reads it meanwhile.
+    start: of `begun` or `resumed`. peak: operations per second that all workers' devices can do
+    (`ps_cluster.train.peak`). last_step: is told each step. clock: measures this worker's steps; for whoever reads it
+    meanwhile.
     """
     training = session.job.training
-    steps_total = planned_steps(session, share)
     clock = clock or StepClock()
     window, calibration = WindowAuc(), WindowCalibration()
     utilisation = Utilisation(session.job, peak)
     experts = ExpertWindow(session.model.sparsity) if session.model.sparsity is not None else None
-    with open_reader(share.spec, share.plan) as reader:
-        batches = LookAhead(reader)
+    if session.rank == 0:
+        window.counts += start.window
+        calibration.sums += start.calibration
+    if experts is not None and start.experts is not None:
+        experts.restore(start.experts, start.experts_rows)
+    losses = list(start.losses)
+    step, rows = start.step, start.rows
+    window_rows = counted_rows = 0
+    drained = False
+    with LookAhead(work.share.spec, work.reads) as batches:
+        if session.rank == 0:
+            batches.counts += start.counts
+
+        def state() -> TrainingState:
+            """Where training stands; every worker calls it."""
+            of_window, of_experts = total(window.counts), experts.sums if experts is not None else (None, 0)
+            return replace(
+                start,
+                step=step,
+                rows=rows,
+                ledger=_left(start.ledger, batches.consumed),
+                counts=tuple(total(batches.counts).tolist()),
+                losses=tuple(losses),
+                window=of_window.copy(),
+                calibration=total(calibration.sums).copy(),
+                experts=of_experts[0],
+                experts_rows=of_experts[1],
+            )
+
         train_step = make_train_step(
             session.job,
             session.model,
             session.store,
             optimizer,
             session.devices,
-            reader.dataset.element_spec[0],
+            batches.element_spec,
         )
-        step = rows = window_rows = counted_rows = 0
-        losses: list[tuple[float, int]] = []
         started = window_started = time.monotonic()
         workers_left = int(total(np.array([int(batches.has_next)], np.int64))[0])
         while workers_left and step < (training.max_steps or step + 1):
@@ -112,17 +178,20 @@ def train(
             with clock.counts("input"):
                 batch = batches.take()
             labels = np.asarray(batch.columns[session.job.data.label])
-            check_labels(labels, label_column(session.job.data.label), share.spec)
-            factor = rate_factor(session.job.schedule, step, steps_total)
-            begun = time.time()
+            check_labels(labels, label_column(session.job.data.label), work.share.spec)
+            factor = rate_factor(session.job.schedule, start.course.at(step), start.course.total)
+            wishes = (saves is not None and saves.wanted, drain is not None and drain.asked)
+            sent = time.time()
             result = train_step(
                 batch.columns,
                 tf.constant(step, tf.int64),
                 tf.constant(factor, tf.float32),
                 tf.constant(batches.has_next),
+                tf.constant(wishes, tf.float32),
             )
-            clock.ran(begun, Marks(*result.marks.numpy().tolist()), time.time())
+            clock.ran(sent, Marks(*result.marks.numpy().tolist()), time.time())
             loss, step_rows, workers_left = float(result.loss), int(result.rows), int(result.workers_left)
+            save_wished, drained = (bool(wish) for wish in result.wishes.numpy())
             if not math.isfinite(loss):
                 raise RunError(f"step {step}: the loss is {loss}: training has diverged; lower the learning rates")
             window.add(result.logits.numpy(), labels)
@@ -133,12 +202,14 @@ def train(
                 experts.add(result.active.numpy(), step_rows)
             rows += step_rows
             window_rows += step_rows
-            if step == 1:
+            if step == start.step + 1:
                 started = window_started = time.monotonic()
                 window_rows = 0
             else:
                 counted_rows += step_rows
-            clock.step_done(first=step == 1)
+            if last_step is not None:
+                last_step.write(LastStep(step, rows, start.rows_retrained, start.restarts))
+            clock.step_done(first=step == start.step + 1)
             if step % training.log_every_steps == 0 or not workers_left or step == training.max_steps:
                 now = time.monotonic()
                 counts = total(window.counts)
@@ -170,16 +241,29 @@ def train(
                 window_rows, window_started = 0, now
             if saves is not None:
                 with clock.counts("checkpoint"):
-                    saves.between_steps(step)
+                    if not drained and saves.due(step, save_wished):
+                        saves.begin(state())
+                    saves.tell_ended()
+            if drained:
+                break
         seconds = time.monotonic() - started
         speed = counted_rows / max(seconds, 1e-9)
+        ended = state()
         return Trained(
-            step,
-            rows,
+            ended,
+            drained,
             seconds,
             speed,
             utilisation.at(speed),
             utilisation.flops_per_row,
             optimizer,
-            batches.counts_of_all(),
+            batches.named(np.array(ended.counts, np.int64)),
         )
+
+
+def _left(ledger: Ledger, consumed: Consumed) -> Ledger:
+    """What is left when this worker has consumed so much; every worker calls it."""
+    mine = np.array([consumed.leases, *consumed.position], np.int64)
+    return ledger.advance(
+        [Consumed(leases, Position(epoch, row)) for leases, epoch, row in gathered(mine).reshape(-1, 3).tolist()]
+    )

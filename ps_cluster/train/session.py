@@ -67,9 +67,17 @@ def samples_of(job_file: JobFile, side: str) -> Samples:
 class Session:
     """A worker's model and store; two sessions of one cluster see the same tables."""
 
-    def __init__(self, job_file: JobFile, membership: Membership, devices: Devices, *, training: bool = True):
+    def __init__(
+        self,
+        job_file: JobFile,
+        membership: Membership,
+        devices: Devices,
+        *,
+        training: bool = True,
+        attempt: str = "",
+    ):
         """`training`: False where tables of several PS come together in one process, to be read only: their limits of
-        bytes are for one PS each."""
+        bytes are for one PS each. `attempt`: of `ps_cluster.train.fresh_tables`."""
         job = job_file.job
         self.job = job
         self.job_file = job_file
@@ -98,6 +106,7 @@ class Session:
             namespace=job.name,
             transport=job.embeddings.transport,
             deltas=job.checkpoint.deltas > 0,
+            attempt=attempt,
         )
 
     def read_spec(self, samples: Samples, *, training: bool) -> ReadSpec:

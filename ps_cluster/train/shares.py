@@ -28,6 +28,8 @@ class Share:
     """Rows of an epoch, over all workers."""
     batches: int
     """Of the worker with the most: steps until every worker's data have ended."""
+    shard_rows: tuple[int, ...]
+    """Rows of an epoch of each worker."""
 
 
 def share_of(session: Session, samples: Samples, *, training: bool, progress: Callable[[int, int], None]) -> Share:
@@ -62,7 +64,7 @@ def share_of(session: Session, samples: Samples, *, training: bool, progress: Ca
             raise DataError(f"data.drop_remainder: expected a full batch of {side} rows, found {found}")
         field = "data.where: expected a condition" if spec.where else "data.sampling: expected rates"
         raise DataError(f"{field} to keep {side} rows, found none of {summary.rows} kept")
-    return Share(samples, spec, plan, rows, batches)
+    return Share(samples, spec, plan, rows, batches, tuple(shares[:, 0].tolist()))
 
 
 def _check_same_files(found: np.ndarray) -> None:

@@ -26,21 +26,25 @@ from ps_cluster.train.collective import sum_inside_step
 from ps_cluster.train.connect import Devices
 from ps_cluster.train.time_marks import time_mark
 
+WISHES = 2
+"""What a worker may wish for after a step: that it be saved (worker 0 alone), and that training end there."""
+
 
 class StepResult(NamedTuple):
     """What a step tells: figures over all workers, and this worker's logits for its running AUC.
 
     loss: float32 scalar, mean over the rows of all workers. rows: int64 scalar, rows of all workers. workers_left:
-    int64 scalar, how many workers have another batch. logits: float32 `[batch]`, this worker's. marks: when the parts
-    of the step were done, float64 `[4]`, a `ps_cluster.train.step_time.Marks`. gradient_norm: of the dense weights'
-    mean gradient, float32 scalar. sparse_bytes: ids, embeddings and their gradients that this worker exchanged with the
-    PS, int64 scalar. active: in how many of the rows each gate of an expert was above 0, float32 `[layers, tokens,
-    experts]`; None without experts.
+    int64 scalar, how many workers have another batch. wishes: int64 `[WISHES]`, how many workers have each. logits:
+    float32 `[batch]`, this worker's. marks: when the parts of the step were done, float64 `[4]`, a
+    `ps_cluster.train.step_time.Marks`. gradient_norm: of the dense weights' mean gradient, float32 scalar.
+    sparse_bytes: ids, embeddings and their gradients that this worker exchanged with the PS, int64 scalar. active: in
+    how many of the rows each gate of an expert was above 0, float32 `[layers, tokens, experts]`; None without experts.
     """
 
     loss: tf.Tensor
     rows: tf.Tensor
     workers_left: tf.Tensor
+    wishes: tf.Tensor
     logits: tf.Tensor
     marks: tf.Tensor
     gradient_norm: tf.Tensor
@@ -84,10 +88,10 @@ def make_train_step(
     devices: Devices,
     columns_spec: dict,
 ) -> Callable[..., StepResult]:
-    """Returns `step(columns, step, rate_factor, has_next)`, traced once for all batch sizes.
+    """Returns `step(columns, step, rate_factor, has_next, wishes)`, traced once for all batch sizes.
 
     columns_spec: of the job's columns, the time's included, and with sampling of `sample_weight` and `sample_offset`,
-    float32 `[batch]`.
+    float32 `[batch]`. wishes: float32 `[WISHES]`, 0 or 1 each, of which all workers learn in the same step.
 
     Losses and gradients are summed over rows and divided once by the rows of all workers. N workers with batches of B
     rows so train exactly as one worker with N·B rows, also when the last batches are uneven or empty.
@@ -103,10 +107,13 @@ def make_train_step(
             tf.TensorSpec([], tf.int64),
             tf.TensorSpec([], tf.float32),
             tf.TensorSpec([], tf.bool),
+            tf.TensorSpec([WISHES], tf.float32),
         ],
         autograph=False,
     )
-    def train_step(columns: dict, step: tf.Tensor, rate_factor: tf.Tensor, has_next: tf.Tensor) -> StepResult:
+    def train_step(
+        columns: dict, step: tf.Tensor, rate_factor: tf.Tensor, has_next: tf.Tensor, wishes: tf.Tensor
+    ) -> StepResult:
         with tf.device(devices.cpu):
             ids, dense = split_features(job, columns)
             labels = columns[job.data.label]
@@ -129,6 +136,7 @@ def make_train_step(
         computed = time_mark([_values(one) for one in gradients], devices.cpu, devices.compute)
         with tf.device(devices.compute):
             figures = tf.stack([losses[0], tf.cast(rows, tf.float32), tf.cast(has_next, tf.float32)])
+            figures = tf.concat([figures, wishes], axis=0)
             if called.active is not None:
                 figures = tf.concat([figures, tf.reshape(called.active, [-1])], axis=0)
             *dense_gradients, figures = sum_inside_step([*gradients[len(looked_up.rows) :], figures])
@@ -140,7 +148,7 @@ def make_train_step(
             gradient_norm = tf.linalg.global_norm(dense_gradients) / all_rows
             active = None
             if called.active is not None and model.sparsity is not None:
-                active = tf.reshape(figures[3:], tf.shape(called.active))
+                active = tf.reshape(figures[3 + WISHES :], tf.shape(called.active))
                 model.sparsity.steer(active, figures[1])
         store.apply(looked_up, row_gradients)
         with tf.device(devices.cpu):
@@ -150,6 +158,7 @@ def make_train_step(
             figures[0] / all_rows,
             tf.cast(figures[1], tf.int64),
             tf.cast(figures[2], tf.int64),
+            tf.cast(figures[3 : 3 + WISHES], tf.int64),
             paths[0],
             marks,
             gradient_norm,

@@ -73,7 +73,7 @@ def trained(job_path: str, with_offset: bool, membership: Membership, devices: D
     from ps_cluster.train.loop import train as train_all
     from ps_cluster.train.session import Session, samples_of
     from ps_cluster.train.shares import share_of
-    from ps_cluster.train.step import make_train_step
+    from ps_cluster.train.step import WISHES, make_train_step
     from ps_cluster.train.trained_job import meaning_of
 
     job_file = load_job(job_path)
@@ -99,13 +99,13 @@ def trained(job_path: str, with_offset: bool, membership: Membership, devices: D
         spec = {name: tf.TensorSpec([None], column.dtype) for name, column in given.items()}
         step = make_train_step(job, session.model, session.store, optimizer, session.devices, spec)
         number, size = 0, job.training.batch_size
-        random = np.random.default_rng(1)
+        random, wishes = np.random.default_rng(1), tf.zeros([WISHES])
         for _ in range(job.training.epochs):
             order = random.permutation(len(sampled.weight))
             for start in range(0, len(order), size):
                 number += 1
                 batch = {name: tf.constant(column[order[start : start + size]]) for name, column in given.items()}
-                step(batch, tf.constant(number, tf.int64), tf.constant(1.0), tf.constant(True))
+                step(batch, tf.constant(number, tf.int64), tf.constant(1.0), tf.constant(True), wishes)
     told = train.sampling.record()
     dense = lambda: dense_values(session.model, optimizer)  # noqa: E731
     Saver(job_file.checkpoints, session.store, dense, meaning_of(job), told, keep=1).save(number)

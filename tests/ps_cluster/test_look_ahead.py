@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,22 +12,27 @@ import tensorflow as tf
 
 from data.columns import Column
 from data.errors import DataError
-from data.read.arrow_stream import BatchReader
-from data.read.read_spec import ReadSpec
-from ps_cluster.train.batches import LookAhead
+from data.read.plan import plan
+from data.read.read_spec import Position, ReadSpec
+from ps_cluster.train.batches import LookAhead, Read
+from ps_cluster.train.ledger import Consumed
 from tests.data.orc_files import damage_stripe, numbered, numbered_row
 
 COLUMNS = (Column("id", "int64"), Column("score", "float32"), Column("items", "int64_list"))
 
 
-def spec_of(path: str, **changes: int) -> ReadSpec:
+def spec_of(path: str, **changes: Any) -> ReadSpec:
     return ReadSpec(**{"paths": (path,), "columns": COLUMNS, "batch_rows": 4, "epochs": 2, **changes})
+
+
+def ahead_of(spec: ReadSpec) -> LookAhead:
+    return LookAhead(spec, [Read(spec, plan(spec))])
 
 
 def test_every_batch_comes_once_with_its_rows_and_epoch(tmp_path: Path) -> None:
     path = numbered(tmp_path / "a.orc", [10])
-    with BatchReader(spec_of(path)) as reader:
-        batches = list(LookAhead(reader))
+    with ahead_of(spec_of(path)) as ahead:
+        batches = list(ahead)
     assert [(batch.rows, batch.epoch) for batch in batches] == [(4, 0), (4, 0), (2, 0), (4, 1), (4, 1), (2, 1)]
     ids = np.concatenate([batch.columns["id"].numpy() for batch in batches])
     assert ids.tolist() == [*range(10), *range(10)]
@@ -34,8 +41,7 @@ def test_every_batch_comes_once_with_its_rows_and_epoch(tmp_path: Path) -> None:
 
 def test_after_the_last_batch_come_empty_ones_of_the_same_columns(tmp_path: Path) -> None:
     path = numbered(tmp_path / "a.orc", [5])
-    with BatchReader(spec_of(path)) as reader:
-        ahead = LookAhead(reader)
+    with ahead_of(spec_of(path)) as ahead:
         seen = []
         while ahead.has_next:
             last = ahead.take()
@@ -45,7 +51,7 @@ def test_after_the_last_batch_come_empty_ones_of_the_same_columns(tmp_path: Path
             empty = ahead.take()
             assert not ahead.has_next
             assert (empty.rows, empty.epoch) == (0, 1)
-            spec = reader.dataset.element_spec[0]
+            spec = ahead.element_spec
             assert empty.columns.keys() == spec.keys() == last.columns.keys()
             for name, column in empty.columns.items():
                 assert column.dtype == last.columns[name].dtype
@@ -57,20 +63,51 @@ def test_after_the_last_batch_come_empty_ones_of_the_same_columns(tmp_path: Path
 
 def test_a_shard_without_rows_has_empty_batches_only(tmp_path: Path) -> None:
     path = numbered(tmp_path / "a.orc", [1])
-    readers = [BatchReader(spec_of(path, num_shards=2, shard=shard)) for shard in range(2)]
-    (reader,) = (reader for reader in readers if reader.rows == 0)
-    try:
-        ahead = LookAhead(reader)
+    specs = [spec_of(path, num_shards=2, shard=shard) for shard in range(2)]
+    (spec,) = (spec for spec in specs if plan(spec).rows == 0)
+    with ahead_of(spec) as ahead:
         assert not ahead.has_next
         assert ahead.take().rows == 0
         assert list(ahead) == []
-    finally:
-        for one in readers:
-            one.close()
+
+
+@pytest.mark.parametrize("reader", ["tfio", "native"])
+def test_streams_follow_one_another_and_end_where_they_are_to(tmp_path: Path, reader: str) -> None:
+    path = numbered(tmp_path / "a.orc", [10, 13])
+    some = {"epochs": 1, "shuffle_rows": 7, "reader": reader, "num_shards": 2}
+    specs = [spec_of(path, **some, shard=shard) for shard in range(2)]
+    whole = []
+    for spec in specs:
+        with ahead_of(spec) as ahead:
+            whole.append([batch.columns["id"].numpy().tolist() for batch in ahead])
+    later = replace(specs[1], start=Position(0, 8))
+    reads = [Read(specs[0], plan(specs[0]), Position(0, 4)), Read(later, plan(later))]
+    with LookAhead(specs[0], reads) as ahead:
+        assert ahead.consumed == Consumed(0, Position())
+        ids, places = [], []
+        for batch in ahead:
+            assert ahead.consumed == batch.consumed
+            ids.append(batch.columns["id"].numpy().tolist())
+            places.append(batch.consumed)
+    assert ids == [whole[0][0], *whole[1][2:]]
+    rows = plan(specs[1]).rows
+    assert (
+        places == [Consumed(0, Position(0, 4)), *(Consumed(1, Position(0, min(n, rows))) for n in (12, 16))][: len(ids)]
+    )
+
+
+@pytest.mark.parametrize("reader", ["tfio", "native"])
+def test_without_a_stream_there_are_empty_batches(tmp_path: Path, reader: str) -> None:
+    path = numbered(tmp_path / "a.orc", [5])
+    with ahead_of(spec_of(path, reader=reader)) as full, LookAhead(spec_of(path, reader=reader), []) as ahead:
+        assert not ahead.has_next
+        empty = ahead.take()
+        assert empty.rows == 0
+        assert ahead.element_spec == full.element_spec
 
 
 def test_what_is_wrong_with_the_data_is_raised_in_the_readers_words(tmp_path: Path) -> None:
     path = numbered(tmp_path / "a.orc", [4, 4, 4])
     damage_stripe(path, 2)
-    with BatchReader(spec_of(path)) as reader, pytest.raises(DataError, match=r"a\.orc"):
-        list(LookAhead(reader))
+    with pytest.raises(DataError, match=r"a\.orc"), ahead_of(spec_of(path)) as ahead:
+        list(ahead)

@@ -164,8 +164,8 @@ def test_other_format_versions_are_named(output: Path) -> None:
     path = output / "checkpoint" / "step-0000000003" / "manifest.json"
     content = json.loads(path.read_text())
     for more in ({}, {"new_field": 1, "tables": None}):
-        path.write_text(json.dumps({**content, **more, "format_version": 3}))
-        assert refused(output, "manifest.json").endswith("expected format version 2, found 3")
+        path.write_text(json.dumps({**content, **more, "format_version": 4}))
+        assert refused(output, "manifest.json").endswith("expected format version 3, found 4")
     path.write_text(json.dumps({"format_version": 1, "step": 3, "trained": {}, "files": [], "crc32": 0}))
     assert "expected format version 2, found 1, which this release does not read" in refused(output, "manifest.json")
 
