@@ -48,6 +48,12 @@ def test_an_unfinished_run_is_replaced_without_asking(tmp_path: Path) -> None:
             output.mark(state)
 
 
+UNFINISHED = {
+    "checkpoint": "found an unfinished run with checkpoints in .*--resume .*--overwrite",
+    "export": "found export of an earlier run in .*--overwrite",
+}
+
+
 @pytest.mark.parametrize("result", ["checkpoint", "export"])
 def test_results_of_an_unfinished_run_are_kept(tmp_path: Path, result: str) -> None:
     with claimed_output(tmp_path, "small") as output:
@@ -55,7 +61,7 @@ def test_results_of_an_unfinished_run_are_kept(tmp_path: Path, result: str) -> N
         (tmp_path / result / "part").touch()
         output.mark("failed")
     with (
-        pytest.raises(UserError, match=f"found {result} of an earlier run in .*--overwrite"),
+        pytest.raises(UserError, match=UNFINISHED[result]),
         claimed_output(tmp_path, "small"),
     ):
         pass
@@ -165,3 +171,23 @@ def test_a_folder_of_checkpoints_takes_one_run_at_a_time(tmp_path: Path) -> None
         pass
     with claimed_checkpoints(tmp_path, overwrite=False):
         pass
+
+
+def test_a_run_that_is_gone_on_with_keeps_all_and_sets_its_logs_aside(tmp_path: Path) -> None:
+    for attempt in range(3):
+        with claimed_output(tmp_path, "small", resume=attempt > 0) as output:
+            assert not output.finished
+            (tmp_path / "checkpoint").mkdir(exist_ok=True)
+            with output.events.open("a") as events:
+                events.write("{}\n")
+            assert not [path for path in output.logs.iterdir() if path.suffix == ".log"]
+            (output.logs / "worker-0.log").write_text(str(attempt))
+            output.mark("failed")
+    assert output.events.read_text() == "{}\n" * 3
+    logs = {str(path.relative_to(output.logs)): path.read_text() for path in output.logs.rglob("*.log")}
+    assert logs == {"attempt-1/worker-0.log": "0", "attempt-2/worker-0.log": "1", "worker-0.log": "2"}
+    output.mark("finished")
+    with claimed_output(tmp_path, "small", resume=True) as output:
+        assert output.finished
+    assert (output.logs / "worker-0.log").exists()
+    assert json.loads((tmp_path / "run.json").read_text())["state"] == "finished"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ps_cluster.job.schema import Schedule
-from ps_cluster.train.schedule import rate_factor
+from ps_cluster.train.schedule import Course, rate_factor
 
 DECAYS = ["none", "cosine", "exponential", "linear"]
 
@@ -75,3 +75,23 @@ def test_a_decay_of_one_step_is_at_its_end_at_once() -> None:
 
 def test_linear_decay_to_zero_ends_at_zero() -> None:
     assert course(4, decay="linear") == [0.75, 0.5, 0.25, 0.0]
+
+
+@given(st.sampled_from(DECAYS), st.integers(0, 30), st.integers(1, 400), st.integers(0, 400), st.integers(1, 400))
+def test_a_decay_that_ends_with_training_does_so_without_a_jump_when_fewer_or_more_steps_are_left(
+    decay: str, warmup: int, total: int, done: int, left: int
+) -> None:
+    schedule = Schedule(decay=decay, warmup_steps=warmup, final=0.1)
+    done = min(done, total)
+    planned = Course(total)
+    course = planned.stretched(schedule, done, left)
+    assert course.at(done) == planned.at(done) == done
+    if decay != "none":
+        assert course.at(done + left) == pytest.approx(total)
+    again = course.stretched(schedule, done, left)
+    assert again.at(done) == course.at(done)
+
+
+def test_a_schedule_in_steps_goes_on_step_by_step() -> None:
+    schedule = Schedule(decay="linear", decay_steps=50, final=0.1)
+    assert [Course(100).stretched(schedule, 20, 5).at(step) for step in (20, 21, 25)] == [20, 21, 25]

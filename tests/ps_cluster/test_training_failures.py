@@ -98,7 +98,7 @@ def test_a_killed_launcher_takes_all_processes_with_it_and_the_folder_can_be_use
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("asked", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("asked", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 75)])
 def test_a_run_that_is_asked_to_end_ends(start: Callable[..., Run], asked: signal.Signals, status: int) -> None:
     run = start(**ENDLESS)
     ports = in_mid_training(run)

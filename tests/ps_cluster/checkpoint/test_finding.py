@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from ps_cluster.checkpoint.finding import below, checkpoint_at, newest_checkpoin
 from ps_cluster.errors import UserError
 from ps_cluster.job.schema import Job
 from ps_cluster.train.session import groups_of
+from ps_cluster.train.state import state_in
 from tests.ps_cluster.checkpoint.trained import Trained
 from tests.ps_cluster.small_job import job_of, saved
 from tests.ps_cluster.stores import store_of
@@ -167,7 +169,19 @@ def test_other_format_versions_are_named(output: Path) -> None:
         path.write_text(json.dumps({**content, **more, "format_version": 4}))
         assert refused(output, "manifest.json").endswith("expected format version 3, found 4")
     path.write_text(json.dumps({"format_version": 1, "step": 3, "trained": {}, "files": [], "crc32": 0}))
-    assert "expected format version 2, found 1, which this release does not read" in refused(output, "manifest.json")
+    assert "expected format version 3, found 1, which this release does not read" in refused(output, "manifest.json")
+
+
+def test_a_checkpoint_of_the_format_before_is_read_but_not_resumed_from(output: Path) -> None:
+    path = output / "checkpoint" / "step-0000000003" / "manifest.json"
+    content = {**json.loads(path.read_text()), "format_version": 2}
+    del content["training"], content["crc32"]
+    crc32 = zlib.crc32(json.dumps(content, indent=1).encode())
+    path.write_text(json.dumps({**content, "crc32": crc32}, indent=1))
+    found = newest(output)
+    assert found.step == 3
+    with pytest.raises(UserError, match="expected where training stood, found nothing of it"):
+        state_in(found)
 
 
 def test_a_file_of_another_checkpoint_is_refused(output: Path, tmp_path: Path) -> None:
