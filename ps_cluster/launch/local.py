@@ -111,7 +111,6 @@ def run_local(
             Screen(1, patience_seconds=1).write(f"{output.folder}: the run has finished; nothing is left to do\n")
             return 0
         state: State = "failed"
-        drained: str | None = None
         try:
             with Processes() as processes:
                 tail = EventsTail(output.events, new_only=True)  # an earlier attempt may have left some
@@ -127,15 +126,13 @@ def run_local(
                     if failed is None and asked.first == signal.SIGTERM:
                         grace = job_file.job.checkpoint.grace_seconds
                         notes.write(f"SIGTERM: the workers have {grace:g} s to save where training stands\n")
-                        drained = _drain(processes, members, asked, grace)
+                        failed = _drain(processes, members, asked, grace)
                     elif failed is None:
                         notes.write(f"{_asked_by(asked)}: stopping\n")
-                    elif failed and all(end.status == RESTART for end in failed):
-                        drained = drained_line(failed[0].log)
                     _stop(processes, members, asked)
-            if drained is not None:
+            if failed and all(end.status == RESTART for end in failed):
                 state = "stopped"
-                raise RestartMe(drained)
+                raise RestartMe(drained_line(failed[0].log) or "drained; start again with --resume to go on")
             if failed:
                 _raise_for(failed, output)
             state = "stopped" if failed is None else "finished"
@@ -216,16 +213,22 @@ def _follow(processes: Processes, members: Sequence[Membership], asked: Asked) -
         time.sleep(_POLL_SECONDS)
 
 
-def _drain(processes: Processes, members: Sequence[Membership], asked: Asked, grace_seconds: float) -> str | None:
-    """Asks the workers to end, and waits for them, a second signal, or the end of the grace; what they say when all of
-    them have ended where training can go on."""
+def _drain(
+    processes: Processes, members: Sequence[Membership], asked: Asked, grace_seconds: float
+) -> list[Ended] | None:
+    """Asks the workers to end, and waits for them, a second signal, or the end of the grace.
+
+    Returns:
+      Those that have saved where training stands and ended there, [] when the job was done before; None when a worker
+      did neither.
+    """
     times = asked.times
     workers = [_name(member) for member in members if member.role == "worker"]
     processes.terminate(workers, grace_seconds, hurry=lambda: asked.times > times)
     ended = [end for end in processes.ended() if end.name in workers]
-    if len(ended) < len(workers) or any(end.status != RESTART for end in ended):
+    if len(ended) < len(workers) or any(end.status not in (0, RESTART) for end in ended):
         return None
-    return next((line for line in map(drained_line, (end.log for end in ended)) if line is not None), None)
+    return [end for end in ended if end.status == RESTART]
 
 
 def _stop(processes: Processes, members: Sequence[Membership], asked: Asked) -> None:
