@@ -65,7 +65,7 @@ def line(event: Mapping[str, Any]) -> str:
         tables = ", ".join(f"{name} {counted(rows, 'row')}" for name, rows in event["tables"].items())
         return f"warm start from {step} of {event['path']}: {tables}"
     if event["event"] == "resume":
-        again = f", {counted(event['rows_retrained'], 'row')} of them again" if event["rows_retrained"] else ""
+        again = f"; {counted(event['rows_retrained'], 'row')} are trained again" if event["rows_retrained"] else ""
         if event.get("checkpoint") is None:
             return f"no checkpoint to go on from: training begins anew{again}"
         return f"goes on after {step} of {event['checkpoint']}: {counted(event['rows_trained'], 'row')} trained{again}"

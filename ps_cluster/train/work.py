@@ -32,7 +32,7 @@ def first_work(session: Session, share: Share) -> Work:
     spec = share.spec
     segment = Segment(_files(share.samples), spec.epochs, share.plan.exact, (share.shard_rows,))
     ledger = Ledger.empty(spec.batch_rows, spec.drop_remainder, session.num_workers).with_segment(segment)
-    return _work(session, share, ledger)
+    return Work(share, ledger, reads_of(share, ledger, session.rank))
 
 
 def resumed_work(session: Session, share: Share, ledger: Ledger) -> Work:
@@ -43,7 +43,14 @@ def resumed_work(session: Session, share: Share, ledger: Ledger) -> Work:
     """
     (segment,) = ledger.segments
     _check_same_files(session.job_file, segment.files, _files(share.samples))
-    return _work(session, share, ledger.deal(session.num_workers).with_rows(0, share.shard_rows))
+    dealt = ledger.deal(session.num_workers).with_rows(0, share.shard_rows)
+    return Work(share, dealt, reads_of(share, dealt, session.rank))
+
+
+def reads_of(share: Share, ledger: Ledger, worker: int) -> tuple[Read, ...]:
+    """The streams of a worker's lane; `share` is that worker's."""
+    plans: dict[tuple[int, int], Plan] = {(share.spec.num_shards, share.spec.shard): share.plan}
+    return tuple(_read(share, lease, plans) for lease in ledger.lanes[worker])
 
 
 def reading_of(job_file: JobFile, samples: Samples) -> dict[str, Any]:
@@ -77,11 +84,6 @@ def check_same_reading(path: str, before: Mapping[str, Any], now: Mapping[str, A
     ]
     if lines:
         raise UserError("\n".join(lines))
-
-
-def _work(session: Session, share: Share, ledger: Ledger) -> Work:
-    plans: dict[tuple[int, int], Plan] = {(share.spec.num_shards, share.spec.shard): share.plan}
-    return Work(share, ledger, tuple(_read(share, lease, plans) for lease in ledger.lanes[session.rank]))
 
 
 def _read(share: Share, lease: Lease, plans: dict[tuple[int, int], Plan]) -> Read:

@@ -55,6 +55,8 @@ def test_a_report_says_what_the_events_said(tmp_path):
         "pruned": None,
         "reading": {},
         "rows": 4000,
+        "rows_retrained": 0,
+        "restarts": 0,
         "steps": 4,
         "seconds": 75.0,
         "samples_per_second": 1990.0,

@@ -300,3 +300,14 @@ def test_evicted_ids_are_a_line():
     many = events.evicted(step=1, table="user", ids=range(4096))
     assert summary.evicted(many).endswith("evicted from user: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 4,086 more")
     assert lines_of([event]) == ["step 1,200: 2 ids evicted from user: 5, -6"]
+
+
+def test_a_training_that_goes_on_is_told_and_what_was_trained_again_is_in_the_result():
+    start, *rest = run_events()
+    resume = events.resume(
+        step=2, checkpoint="/out/checkpoint/step-0000000002", rows_trained=2000, rows_retrained=500, restarts=1
+    )
+    told = lines_of([start, resume, *rest])
+    line = "goes on after step 2 of /out/checkpoint/step-0000000002: 2,000 rows trained; 500 rows are trained again"
+    assert line in [one.strip() for one in told]
+    assert "  rows        4,000 rows trained · 500 rows trained again · 1 restart" in told
