@@ -15,13 +15,15 @@ from ops.library import load_rankmixer
 class FrozenTable(NamedTuple):
     """A trained table, as tensors or as variables, which are read where they lie.
 
-    keys: int64 `[n]`, in `hash_order`. starts: int32 or int64 `[2^k + 1]`. rows: float32 `[n + 1, dim]`, each key's
-    embedding and, last, that of every other id.
+    keys: int64 `[n]`, in `hash_order`. starts: int32 or int64 `[2^k + 1]`. rows: float32, float16 or int8
+    `[n + 1, dim]`, each key's embedding and, last, that of every other id; all tables of a look-up are of one type.
+    scales: float32 `[n + 1]`, what each row of int8 is multiplied by; None for other types.
     """
 
     keys: tf.Tensor
     starts: tf.Tensor
     rows: tf.Tensor
+    scales: tf.Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -76,15 +78,34 @@ def hash_order(keys: np.ndarray, index: type = np.int32) -> tuple[np.ndarray, np
     keys: int64 `[n]`, each once. index: type of `starts`, the same for all tables of a look-up; int32 or, from 2^31
     keys on, int64. Returns order, int64 `[n]`, and starts `[2^k + 1]` with one to two keys between two of them.
     """
-    hashes = _mix(keys.astype(np.int64).view(np.uint64))
+    hashes = mix(keys)
     order = np.argsort(hashes, kind="stable")
-    bits = max(len(keys) - 1, 0).bit_length() - 1 if len(keys) > 1 else 0
-    hashes >>= np.uint64(1)
-    hashes >>= np.uint64(63 - bits)
-    counts = np.bincount(hashes.view(np.int64), minlength=1 << bits)
-    starts: np.ndarray = np.zeros((1 << bits) + 1, index)
-    np.cumsum(counts, out=starts[1:])
-    return order, starts
+    counts = HashCounts(len(keys))
+    counts.add(hashes)
+    return order, counts.starts(index)
+
+
+class HashCounts:
+    """Counts hashes of a table's keys, block by block, for `starts` of `hash_order`."""
+
+    def __init__(self, num_keys: int) -> None:
+        self._bits = max(num_keys - 1, 0).bit_length() - 1 if num_keys > 1 else 0
+        self._counts = np.zeros((1 << self._bits) + 1, np.int32)  # the first one stays 0
+
+    def add(self, hashes: np.ndarray) -> None:
+        """Hashes uint64 `[n]` of `mix`, which lie in one part of the whole where they are sorted."""
+        buckets = ((hashes >> np.uint64(1)) >> np.uint64(63 - self._bits)).view(np.int64)
+        if len(buckets):
+            first = buckets.min()
+            counts = np.bincount(buckets - first)
+            self._counts[1 + first : 1 + first + len(counts)] += counts.astype(np.int32)
+
+    def starts(self, index: type = np.int32) -> np.ndarray:
+        """`[2^k + 1]`; call it once, after the last block."""
+        if index is np.int32:
+            return np.cumsum(self._counts, out=self._counts)
+        starts: np.ndarray = np.cumsum(self._counts, dtype=index)
+        return starts
 
 
 def lookup_concat(
@@ -113,6 +134,7 @@ def lookup_concat(
         keys=[table.keys for table in tables],
         starts=[table.starts for table in tables],
         rows=[table.rows for table in tables],
+        scales=[table.scales for table in tables if table.scales is not None],
         tables=[one.table for one in inputs],
         poolings=[one.pooling for one in inputs],
         max_lengths=[one.max_length for one in inputs],
@@ -132,12 +154,26 @@ def lookup_sequence(
     ids: int64 `[batch, length]`, padded with anything; lengths: int64 `[batch]`; of a list's ids the last `max_length`
     count (0: all).
     """
-    found = load_rankmixer().ps_cluster_lookup_sequence(ids, lengths, *table, max_length=max_length, name_of_list=name)
+    scales = [] if table.scales is None else [table.scales]
+    found = load_rankmixer().ps_cluster_lookup_sequence(
+        ids, lengths, table.keys, table.starts, table.rows, scales, max_length=max_length, name_of_list=name
+    )
     return found.elements, found.mask
 
 
-def _mix(hashes: np.ndarray) -> np.ndarray:
-    """`HashOfId` of `ops/rankmixer/lookup/frozen_table.h`: uint64 `[n]` to a new array of the same."""
+def unmix(hashes: np.ndarray) -> np.ndarray:
+    """The keys, int64 `[n]`, of hashes uint64 `[n]` of `mix`."""
+    keys = hashes ^ (hashes >> np.uint64(33))
+    keys *= np.uint64(0x9CB4B2F8129337DB)  # the inverses of the factors below
+    keys ^= keys >> np.uint64(33)
+    keys *= np.uint64(0x4F74430C22A54005)
+    keys ^= keys >> np.uint64(33)
+    return keys.view(np.int64)
+
+
+def mix(keys: np.ndarray) -> np.ndarray:
+    """`HashOfId` of `ops/rankmixer/lookup/frozen_table.h`: int64 `[n]` to uint64 `[n]`."""
+    hashes = keys.astype(np.int64, copy=False).view(np.uint64)
     hashes = hashes ^ (hashes >> np.uint64(33))
     hashes *= np.uint64(0xFF51AFD7ED558CCD)
     hashes ^= hashes >> np.uint64(33)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from types import ModuleType
 
 
-def import_tensorflow(gpu: bool = True) -> ModuleType:
+def import_tensorflow(gpu: bool = True, tfra: bool = True) -> ModuleType:
     """Import TensorFlow and TFRA (whose ops are then registered) and return the `tensorflow` module.
 
     What they write while being imported is shown, on standard error, only when the import fails or kills
@@ -19,6 +19,7 @@ def import_tensorflow(gpu: bool = True) -> ModuleType:
 
     Args:
       gpu: False hides every GPU from this process; for processes that hold tables in main memory only.
+      tfra: False leaves TFRA out; for processes that only serve.
     """
     os.environ["TF_USE_LEGACY_KERAS"] = "1"
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -26,7 +27,9 @@ def import_tensorflow(gpu: bool = True) -> ModuleType:
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     with held_output():
         import tensorflow
-        import tensorflow_recommenders_addons.dynamic_embedding  # noqa: F401  registers TFRA's ops
+
+        if tfra:
+            import tensorflow_recommenders_addons.dynamic_embedding  # noqa: F401  registers TFRA's ops
     return tensorflow
 
 

@@ -51,7 +51,7 @@ def rows_of(checkpoint: Checkpoint, table: str) -> Iterator[Rows]:
                     continue
                 live = ~_among(block.keys, newer)
                 if live.any():
-                    yield _decoded(level.table, block.row_class, block.keys, block.meta, block.rows, live)
+                    yield decoded(level.table, block.row_class, block.keys, block.meta, block.rows, live)
         newer = np.unique(np.concatenate(here))
 
 
@@ -69,16 +69,17 @@ def row_of(checkpoint: Checkpoint, table: str, key: int) -> Rows | None:
                 if not live.any():
                     continue
                 if block.kind == BlockKind.ROWS:
-                    return _decoded(level.table, block.row_class, block.keys, block.meta, block.rows, live)
+                    return decoded(level.table, block.row_class, block.keys, block.meta, block.rows, live)
                 removed = True
         if removed:
             return None
     return None
 
 
-def _decoded(
+def decoded(
     table: StoredTable, row_class: int, keys: np.ndarray, meta: np.ndarray, rows: np.ndarray, live: np.ndarray
 ) -> Rows:
+    """The rows of a block that are asked for, bool `[n]` of `live`; the others as of `ops.shards.Block`."""
     keys, meta, rows = keys[live], meta[live], rows[live]
     dim = table.dims[row_class - 1] if row_class else 0
     frequencies = np.ascontiguousarray(meta[:, 1])

@@ -37,9 +37,7 @@ class _Fused:
         self._model = model
         self._served = served
         self._numbers = {name: number for number, name in enumerate(tables)}
-        self._tables: list[FrozenTable] = [
-            FrozenTable(*(variable.read_value() for variable in table.frozen)) for table in tables.values()
-        ]
+        self._tables: list[FrozenTable] = [table.read() for table in tables.values()]
 
     def logits(self) -> tf.Tensor:
         specs = self._model.features.specs

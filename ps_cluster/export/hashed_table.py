@@ -4,30 +4,24 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from ops.lookup_concat import FrozenTable, hash_order
-from ps_cluster.errors import UserError
-from ps_cluster.export.stored_rows import StoredRows
+from ops.lookup_concat import FrozenTable
+from ps_cluster.export.frozen_layout import variable_name
+from ps_cluster.export.frozen_variables import FrozenVariables
+from ps_cluster.export.row_types import RowType
 
 
-class HashedTable(tf.Module):
-    """Holds a table as `ops.lookup_concat` finds ids in it. Unknown ids are as in `StaticTable`.
+class HashedTable(FrozenVariables):
+    """Holds a table as `ops.lookup_concat` finds ids in it. Unknown ids are as in `StaticTable`."""
 
-    Raises:
-        UserError: more rows than the index can count.
-    """
+    def __init__(self, name: str, width: int, row_type: RowType = "float32"):
+        super().__init__("ops", name, width, row_type)
+        self._keys = tf.Variable(tf.zeros([0], tf.int64), False, shape=[None], name=variable_name(name, "keys"))
+        self._starts = tf.Variable(tf.zeros([2], tf.int32), False, shape=[None], name=variable_name(name, "starts"))
 
-    def __init__(self, stored: StoredRows, name: str):
-        super().__init__(name=name)
-        keys = stored.keys()
-        if len(keys) >= 1 << 31:
-            raise UserError(f"tables.{name}: expected fewer than 2^31 rows for the form `ops`, found {len(keys)}")
-        order, starts = hash_order(keys)
-        self._keys = tf.Variable(keys[order], trainable=False, name=f"{name}/keys")
-        self._starts = tf.Variable(starts, trainable=False, name=f"{name}/starts")
-        self._rows = stored.rows(order, f"{name}/rows")
-        self.num_rows = len(keys)
-
-    @property
-    def frozen(self) -> FrozenTable:
-        """The variables: an op that is given them reads them without a copy."""
-        return FrozenTable(self._keys, self._starts, self._rows)
+    def read(self) -> FrozenTable:
+        """What the variables hold, without a copy; in a function, read once for all look-ups."""
+        rows = self._rows.read_value()
+        if self._row_type == "float16":
+            rows = tf.bitcast(rows, tf.float16)
+        scales = None if self._scales is None else self._scales.read_value()
+        return FrozenTable(self._keys.read_value(), self._starts.read_value(), rows, scales)

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import tensorflow as tf
 
 from models.build import Ranker
 from ps_cluster.embedding.pooling import pool
-from ps_cluster.export.static_table import StaticTable
 from ps_cluster.job.resolve import LENGTH_SUFFIX, table_name
 from ps_cluster.job.schema import DenseFeature, IdListFeature, Job
 
 
-def plain_logits(
-    job: Job, tables: Mapping[str, StaticTable], model: Ranker, served: Mapping[str, tf.Tensor]
-) -> tf.Tensor:
+class Lookup(Protocol):
+    """A table."""
+
+    def lookup(self, ids: tf.Tensor) -> tf.Tensor:
+        """From int64 `[ids]` to float32 `[ids, dim]`."""
+
+
+def plain_logits(job: Job, tables: Mapping[str, Lookup], model: Ranker, served: Mapping[str, tf.Tensor]) -> tf.Tensor:
     """Logits `[batch, 1]` of inputs as `serving_signature` describes them."""
     inputs: dict[str, Any] = {}
     for feature in job.features:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Literal
 
 import tensorflow as tf
 
@@ -14,42 +13,48 @@ from ps_cluster.checkpoint.dense import load_dense
 from ps_cluster.checkpoint.finding import Checkpoint
 from ps_cluster.embedding.table_saves import check_layout
 from ps_cluster.export.folding import Folded, fold
+from ps_cluster.export.frozen_layout import Form
 from ps_cluster.export.fused_inputs import fused_logits
 from ps_cluster.export.hashed_table import HashedTable
+from ps_cluster.export.ordered_rows import StoredRows, ordered, stored_blocks
 from ps_cluster.export.plain_inputs import plain_logits
+from ps_cluster.export.row_types import RowType
 from ps_cluster.export.static_table import StaticTable
-from ps_cluster.export.stored_rows import StoredRows, stored_blocks
 from ps_cluster.job.resolve import LENGTH_SUFFIX, inputs_of
 from ps_cluster.job.schema import DenseFeature, IdListFeature, Job
 from ps_cluster.train.session import groups_of
 
-Form = Literal["plain", "ops"]
-"""`plain`: TensorFlow's own operations. `ops`: with those of the library `ops/_rankmixer.so`."""
-
 
 class ServingModel(tf.Module):
-    """What is written as a SavedModel.
+    """What is written as a SavedModel, without the rows of its tables: `fill` holds them in this process.
 
     Attributes:
         score: from inputs as `serving_signature` says to `logit` and `probability`, float32 `[batch]`.
         folded: what was folded, one line each.
+        rows: by table, what its rows are made of.
     """
 
-    def __init__(self, job: Job, checkpoint: Checkpoint, form: Form = "plain", *, folding: bool = True):
+    def __init__(
+        self,
+        job: Job,
+        checkpoint: Checkpoint,
+        form: Form = "plain",
+        row_type: RowType = "float32",
+        *,
+        folding: bool = True,
+    ):
         super().__init__(name="ranker")
         fused = form == "ops" and choose(job.model).fused
         model = build_model(job.model, inputs_of(job), job.training.seed, fused=fused)
         load_dense(checkpoint, model)
         folded = fold(model) if folding else Folded({}, [])
         self.folded = tuple(folded.words)
-        self._tables: dict[str, StaticTable | HashedTable] = {}
-        for group in groups_of(job):
-            for table, admission in zip(group.tables, group.layout.admissions):
-                check_layout(checkpoint.levels(table)[-1], group.layout)
-                unknown = 0.0 if admission.kind == "none" else admission.cold_value
-                blocks = stored_blocks(checkpoint, table)
-                stored = StoredRows(blocks, group.layout.dim, unknown, folded.projections.get(table))
-                self._tables[table] = (StaticTable if form == "plain" else HashedTable)(stored, table)
+        self.rows = stored_tables(job, checkpoint, folded)
+        frozen = StaticTable if form == "plain" else HashedTable
+        self._tables: dict[str, StaticTable | HashedTable] = {
+            table: frozen(table, rows.width, row_type) for table, rows in self.rows.items()
+        }
+        self._row_type: RowType = row_type
         logits = partial(plain_logits if form == "plain" else fused_logits, job, self._tables, model)
 
         def score(features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
@@ -58,7 +63,36 @@ class ServingModel(tf.Module):
 
         self.score = tf.function(score, input_signature=[serving_signature(job)], autograph=False)
         # Of the model only what a score depends on is a part of the SavedModel.
-        self._variables = list(self.score.get_concrete_function().graph.variables)
+        # In an order of their own: two exports then call them the same.
+        variables = self.score.get_concrete_function().graph.variables
+        self._variables = sorted(variables, key=lambda variable: variable.name)
+
+    def fill(self, scratch: str) -> ServingModel:
+        """Takes the rows into this process; `scratch` as of `ordered_rows.ordered`."""
+        for name, table in self._tables.items():
+            table.fill(ordered(self.rows[name], self._row_type, scratch, f"tables.{name}")[0])
+        return self
+
+
+def stored_tables(job: Job, checkpoint: Checkpoint, folded: Folded) -> dict[str, StoredRows]:
+    """The rows of a job's tables in a checkpoint, with what was folded into them.
+
+    Raises:
+        UserError: they are not of the job's layout.
+    """
+    found = {}
+    for group in groups_of(job):
+        for table, admission in zip(group.tables, group.layout.admissions):
+            levels = checkpoint.levels(table)
+            check_layout(levels[-1], group.layout)
+            found[table] = StoredRows(
+                stored_blocks(checkpoint, table),
+                group.layout.dim,
+                0.0 if admission.kind == "none" else admission.cold_value,
+                folded.projections.get(table),
+                sum(shard.rows for level in levels for shard in level.table.shards),
+            )
+    return found
 
 
 def serving_signature(job: Job) -> dict[str, tf.TensorSpec]:

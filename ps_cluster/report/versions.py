@@ -42,6 +42,11 @@ def git_revision() -> str | None:
     package = os.path.dirname(os.path.abspath(ps_cluster.__file__))
     # An installed package may lie in an environment inside somebody's repository, which does not track it.
     folder = package if _git(package, "ls-files", "--error-unmatch", "__init__.py") else os.getcwd()
+    return revision_of(folder)
+
+
+def revision_of(folder: str) -> str | None:
+    """Commit of the repository that `folder` lies in, as `git_revision` tells it; None outside git."""
     return _git(folder, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
 
 

@@ -70,8 +70,8 @@ def lookup_case(batch: int, full: bool) -> Result:
     from ops.lookup_concat import Arrangement, IdInput, Segment, lookup_concat
     from ps_cluster.embedding.pooling import pool
     from ps_cluster.export.hashed_table import HashedTable
+    from ps_cluster.export.ordered_rows import StoredRows, ordered
     from ps_cluster.export.static_table import StaticTable
-    from ps_cluster.export.stored_rows import StoredRows
 
     rows, dim, features, longest, batches = 4_000_000 if full else 500_000, 16, 20, 50, 20
     tables = 5 if full else features  # of each side 80 bytes a row
@@ -81,8 +81,10 @@ def lookup_case(batch: int, full: bool) -> Result:
     blocks = [(keys[at : at + 10**6], values[at : at + 10**6]) for at in range(0, rows, 10**6)]
     # Same rows in every table, each in memory of its own.
     stored = StoredRows(lambda: iter(blocks), dim)
-    hashed = [HashedTable(stored, f"t{number}") for number in range(tables)]
-    plain = [StaticTable(stored, f"t{number}") for number in range(tables)]
+    hashed = [HashedTable(f"t{number}", dim) for number in range(tables)]
+    plain = [StaticTable(f"t{number}", dim) for number in range(tables)]
+    for table in (*hashed, *plain):
+        table.fill(ordered(stored, "float32", "/nowhere", "table")[0])
     inputs = tuple(IdInput(f"f{n}", n % tables, "mean" if n % 5 == 4 else "id") for n in range(features))
     segments = tuple(Segment(n, 0, dim, 0, n * dim) for n in range(features))
     arrangement = Arrangement(inputs, (), segments, 1, features * dim)
@@ -97,7 +99,7 @@ def lookup_case(batch: int, full: bool) -> Result:
 
     @tf.function(autograph=False)
     def ours(ids: list, lengths: list) -> tf.Tensor:
-        return lookup_concat(arrangement, ids, lengths, [], [table.frozen for table in hashed])[0]
+        return lookup_concat(arrangement, ids, lengths, [], [table.read() for table in hashed])[0]
 
     @tf.function(autograph=False)
     def theirs(ids: list, lengths: list) -> tf.Tensor:

@@ -14,6 +14,18 @@ def frozen(keys: np.ndarray, rows: np.ndarray, unknown: np.ndarray, index: type 
     return FrozenTable(tf.constant(keys[order]), tf.constant(starts), tf.constant(np.vstack([rows[order], unknown])))
 
 
+def narrowed(table: FrozenTable, kind: str) -> tuple[FrozenTable, FrozenTable]:
+    """A table of float32 as one of float16 or int8, and in float32 what that holds."""
+    rows = table.rows.numpy()
+    if kind == "float16":
+        narrow = rows.astype(np.float16)
+        return table._replace(rows=tf.constant(narrow)), table._replace(rows=tf.constant(narrow.astype(np.float32)))
+    scales = (np.abs(rows).max(axis=1) / 127 + 1e-9).astype(np.float32)
+    narrow = np.rint(rows / scales[:, np.newaxis]).astype(np.int8)
+    whole = narrow.astype(np.float32) * scales[:, np.newaxis]
+    return table._replace(rows=tf.constant(narrow), scales=tf.constant(scales)), table._replace(rows=tf.constant(whole))
+
+
 class Dictionary:
     """The same table, looked up key by key, in float64."""
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ops.lookup_concat import Arrangement, FrozenTable, GivenInput, IdInput, Segment, hash_order, lookup_concat
-from tests.ops.frozen_tables import Dictionary, expected_matrix, frozen
+from tests.ops.frozen_tables import Dictionary, expected_matrix, frozen, narrowed
 
 LEAST, MOST = -(1 << 63), (1 << 63) - 1
 ENDS = np.array([LEAST, LEAST + 1, -1, 0, 1, MOST - 1, MOST])
@@ -100,6 +100,29 @@ def test_the_matrix_is_what_its_definition_says(seed: int, batch: int, dims: lis
 @pytest.mark.parametrize("dim", [1, 16, 33, 130])
 def test_rows_of_any_width_are_whole(pooling: str, dim: int) -> None:
     Case(dim, 100, [dim], [IdInput("f", 0, pooling)], []).check()
+
+
+@pytest.mark.parametrize("kind", ["float16", "int8"])
+@pytest.mark.parametrize("dim", [1, 16, 33])
+def test_narrow_rows_are_those_of_float32_that_they_stand_for(kind: str, dim: int) -> None:
+    features = [IdInput("f", number % 2, pooling) for number, pooling in enumerate(POOLINGS)]
+    case = Case(dim, 70, [dim, dim + 3], features, [GivenInput("g")])
+    pairs = [narrowed(table, kind) for table in case.tables]
+    got, want = (lookup_concat(case.arrangement, case.ids, case.lengths, case.given, some) for some in zip(*pairs))
+    np.testing.assert_array_equal(got, want)
+
+
+def test_scales_that_do_not_fit_are_named() -> None:
+    case = Case(1, 5, [4], [IdInput("f", 0)], [])
+    table, _ = narrowed(case.tables[0], "int8")
+    for scales, message in (
+        (None, "table 0: expected scales of 1 tables, which those of int8 have, found 0"),
+        (tf.zeros([3]), r"table 0: expected scales \[\d+\], one for each row, found \[3\]"),
+    ):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            lookup_concat(case.arrangement, case.ids, [], [], [table._replace(scales=scales)])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="table 0: expected scales of 0 tables"):
+        lookup_concat(case.arrangement, case.ids, [], [], [case.tables[0]._replace(scales=table.scales)])
 
 
 @pytest.mark.parametrize("batch", [0, 1])

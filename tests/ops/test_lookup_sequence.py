@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ops.lookup_concat import lookup_sequence
-from tests.ops.frozen_tables import Dictionary, counted, frozen
+from tests.ops.frozen_tables import Dictionary, counted, frozen, narrowed
 
 
 def table_of(dim: int) -> tuple:
@@ -35,6 +35,16 @@ def test_elements_and_mask_are_those_of_the_lists(seed: int, batch: int, width: 
         want[row, : len(one)] = np.array([dictionary.row(key) for key in one]).reshape(-1, dim)
     np.testing.assert_array_equal(elements, want)
     np.testing.assert_array_equal(mask, np.arange(longest) < np.array([len(one) for one in lists])[:, np.newaxis])
+
+
+@pytest.mark.parametrize("kind", ["float16", "int8"])
+def test_narrow_rows_are_those_of_float32_that_they_stand_for(kind: str) -> None:
+    random = np.random.default_rng(0)
+    narrow, whole = narrowed(table_of(17)[0], kind)
+    ids, lengths = random.integers(-30, 30, [20, 70]), random.integers(0, 71, 20)
+    got, want = (lookup_sequence("history", ids, lengths, table, 50) for table in (narrow, whole))
+    np.testing.assert_array_equal(got[0], want[0])
+    np.testing.assert_array_equal(got[1], want[1])
 
 
 def test_what_does_not_fit_is_named() -> None:

@@ -17,8 +17,8 @@ import yaml
 
 from ops.library import RANKMIXER_PATH
 from ps_cluster.errors import UserError
+from ps_cluster.export.frozen_layout import Form
 from ps_cluster.export.saved_model import export_saved_model
-from ps_cluster.export.serving_model import Form
 from ps_cluster.job.resolve import JobFile
 from ps_cluster.job.schema import Job
 from tests.ps_cluster.serving_inputs import serving_inputs

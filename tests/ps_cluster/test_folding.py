@@ -9,7 +9,8 @@ import pytest
 import tensorflow as tf
 
 from ps_cluster.checkpoint.finding import newest_checkpoint
-from ps_cluster.export.serving_model import Form, ServingModel
+from ps_cluster.export.frozen_layout import Form
+from ps_cluster.export.serving_model import ServingModel
 from ps_cluster.job.schema import Job
 from tests.ps_cluster.serving_inputs import serving_inputs
 from tests.ps_cluster.small_job import FIELDS, MOST, batch_of, job_file_of, job_of, saved
@@ -84,8 +85,8 @@ def job_and_words(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 @pytest.mark.parametrize("form", ["plain", "ops"])
 def test_folded_scores_are_the_unfolded_ones_from_fewer_operations(job_and_words: tuple, form: Form) -> None:
     job, checkpoint, words = job_and_words
-    folded = ServingModel(job, checkpoint, form)
-    whole = ServingModel(job, checkpoint, form, folding=False)
+    folded = ServingModel(job, checkpoint, form).fill("/nowhere")
+    whole = ServingModel(job, checkpoint, form, folding=False).fill("/nowhere")
     want = scored(whole, job)
     assert np.ptp(want) > 0.1
     np.testing.assert_allclose(scored(folded, job), want, rtol=1e-5, atol=1e-5)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from ops.lookup_concat import Arrangement, IdInput, Segment, lookup_concat
 from ps_cluster.export.hashed_table import HashedTable
+from ps_cluster.export.ordered_rows import StoredRows, ordered
 from ps_cluster.export.static_table import StaticTable
-from ps_cluster.export.stored_rows import StoredRows
 
 LEAST, MOST = -(1 << 63), (1 << 63) - 1
 KEYS = st.one_of(st.integers(-5, 20), st.integers(LEAST, MOST), st.sampled_from([LEAST, LEAST + 1, MOST - 1, MOST]))
@@ -37,12 +37,15 @@ def check(shards: list[list[int]], ids: list[int]) -> None:
 
 
 def check_both(stored: StoredRows, ids: np.ndarray, want: np.ndarray, num_rows: int) -> None:
-    plain, hashed = StaticTable(stored, "table"), HashedTable(stored, "table")
-    assert plain.num_rows == hashed.num_rows == num_rows
+    (rows,) = ordered(stored, "float32", "/nowhere", "table")
+    assert rows.num_rows == num_rows
+    plain, hashed = StaticTable("table", rows.width), HashedTable("table", rows.width)
+    plain.fill(rows)
+    hashed.fill(rows)
     np.testing.assert_array_equal(plain.lookup(ids).numpy(), want)
     dim = want.shape[1]
     arrangement = Arrangement((IdInput("ids", 0),), (), (Segment(0, 0, dim, 0, 0),), 1, dim)
-    np.testing.assert_array_equal(lookup_concat(arrangement, [ids], [], [], [hashed.frozen])[0].numpy(), want)
+    np.testing.assert_array_equal(lookup_concat(arrangement, [ids], [], [], [hashed.read()])[0].numpy(), want)
 
 
 @settings(max_examples=60, deadline=None)

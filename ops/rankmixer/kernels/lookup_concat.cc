@@ -1,6 +1,7 @@
 // All inputs of a ranker side by side: look-ups, pooling and concatenation in one pass over the batch.
 #include <cmath>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "ops/rankmixer/kernels/table_inputs.h"
@@ -165,12 +166,15 @@ class LookupConcat : public OpKernel {
   }
 
   Status ReadTables(OpKernelContext* ctx, std::vector<FrozenTable<T, Index>>* tables) const {
-    OpInputList keys, starts, rows;
+    OpInputList keys, starts, rows, scales;
     TF_RETURN_IF_ERROR(ctx->input_list("keys", &keys));
     TF_RETURN_IF_ERROR(ctx->input_list("starts", &starts));
     TF_RETURN_IF_ERROR(ctx->input_list("rows", &rows));
+    TF_RETURN_IF_ERROR(ctx->input_list("scales", &scales));
     for (int t = 0; t < num_tables_; ++t) {
-      TF_RETURN_IF_ERROR(TableOf(absl::StrCat("table ", t), keys[t], starts[t], rows[t], &(*tables)[t]));
+      const std::string name = absl::StrCat("table ", t);
+      TF_RETURN_IF_ERROR(TableOf(name, keys[t], starts[t], rows[t], &(*tables)[t]));
+      TF_RETURN_IF_ERROR(AddScales(name, scales, t, num_tables_, &(*tables)[t]));
     }
     return tensorflow::OkStatus();
   }
@@ -178,10 +182,11 @@ class LookupConcat : public OpKernel {
   static void PutIds(const FrozenTable<T, Index>& table, const int64_t* ids, int64_t from, int64_t to,
                      const std::vector<Segment>& segments, const Matrix& matrix) {
     const T* found[kBurst];
+    std::vector<float> converted(std::is_same_v<T, float> ? 0 : table.dim);
     for (int64_t row = from; row < to; row += kBurst) {
       const int n = static_cast<int>(std::min<int64_t>(kBurst, to - row));
       table.Find(ids + row, n, found);
-      for (int i = 0; i < n; ++i) matrix.Put(row + i, found[i], segments);
+      for (int i = 0; i < n; ++i) matrix.Put(row + i, table.AsFloat(found[i], converted.data()), segments);
     }
   }
 
@@ -211,14 +216,18 @@ class LookupConcat : public OpKernel {
   bool has_gaps_;                               // some columns may be left as they are
 };
 
-#define REGISTER_LOOKUP(Index)                                             \
+#define REGISTER_LOOKUP(T, Index)                                          \
   REGISTER_KERNEL_BUILDER(Name("PsClusterLookupConcat")                    \
                               .Device(tensorflow::DEVICE_CPU)              \
-                              .TypeConstraint<float>("T")                  \
+                              .TypeConstraint<T>("T")                      \
                               .TypeConstraint<Index>("Index"),             \
-                          LookupConcat<float, Index>)
-REGISTER_LOOKUP(int32_t);
-REGISTER_LOOKUP(int64_t);
+                          LookupConcat<T, Index>)
+REGISTER_LOOKUP(float, int32_t);
+REGISTER_LOOKUP(float, int64_t);
+REGISTER_LOOKUP(Eigen::half, int32_t);
+REGISTER_LOOKUP(Eigen::half, int64_t);
+REGISTER_LOOKUP(int8_t, int32_t);
+REGISTER_LOOKUP(int8_t, int64_t);
 #undef REGISTER_LOOKUP
 
 }  // namespace

@@ -9,6 +9,7 @@
 namespace ps_cluster {
 namespace {
 
+using tensorflow::OpInputList;
 using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
@@ -30,6 +31,9 @@ class LookupSequence : public OpKernel {
     FrozenTable<T, Index> table;
     OP_REQUIRES_OK(ctx, ListsOf(name_, ctx->input(0), ctx->input(1), max_length_, &lists));
     OP_REQUIRES_OK(ctx, TableOf(name_, ctx->input(2), ctx->input(3), ctx->input(4), &table));
+    OpInputList scales;
+    OP_REQUIRES_OK(ctx, ctx->input_list("scales", &scales));
+    OP_REQUIRES_OK(ctx, AddScales(name_, scales, 0, 1, &table));
     const int64_t batch = ctx->input(0).dim_size(0), dim = table.dim;
     int64_t longest = 0;
     for (int64_t row = 0; row < batch; ++row) {
@@ -51,7 +55,7 @@ class LookupSequence : public OpKernel {
         for (int64_t at = 0; at < count; at += kBurst) {
           const int n = static_cast<int>(std::min<int64_t>(kBurst, count - at));
           table.Find(ids + at, n, found);
-          for (int i = 0; i < n; ++i) out = std::copy_n(found[i], dim, out);
+          for (int i = 0; i < n; ++i, out += dim) table.CopyTo(found[i], out);
         }
         std::fill(out, values + (row + 1) * longest * dim, 0.0f);
         std::fill_n(real + row * longest, count, true);
@@ -67,14 +71,18 @@ class LookupSequence : public OpKernel {
   std::string name_;
 };
 
-#define REGISTER_SEQUENCE(Index)                                           \
+#define REGISTER_SEQUENCE(T, Index)                                        \
   REGISTER_KERNEL_BUILDER(Name("PsClusterLookupSequence")                  \
                               .Device(tensorflow::DEVICE_CPU)              \
-                              .TypeConstraint<float>("T")                  \
+                              .TypeConstraint<T>("T")                      \
                               .TypeConstraint<Index>("Index"),             \
-                          LookupSequence<float, Index>)
-REGISTER_SEQUENCE(int32_t);
-REGISTER_SEQUENCE(int64_t);
+                          LookupSequence<T, Index>)
+REGISTER_SEQUENCE(float, int32_t);
+REGISTER_SEQUENCE(float, int64_t);
+REGISTER_SEQUENCE(Eigen::half, int32_t);
+REGISTER_SEQUENCE(Eigen::half, int64_t);
+REGISTER_SEQUENCE(int8_t, int32_t);
+REGISTER_SEQUENCE(int8_t, int64_t);
 #undef REGISTER_SEQUENCE
 
 }  // namespace

@@ -3,6 +3,7 @@
 #define PS_CLUSTER_OPS_RANKMIXER_KERNELS_TABLE_INPUTS_H_
 
 #include <string>
+#include <type_traits>
 
 #include "ops/rankmixer/lookup/frozen_table.h"
 #include "ops/rankmixer/lookup/id_lists.h"
@@ -39,6 +40,26 @@ tensorflow::Status TableOf(const std::string& what, const tensorflow::Tensor& ke
     return InvalidArgument(what, ": expected starts from 0 to the number of keys, ", n, ", found ", table->starts[0],
                            " to ", table->starts[buckets]);
   }
+  return tensorflow::OkStatus();
+}
+
+// Gives table `number` of `num_tables` its scales, which only tables of int8 have. `what` names it in messages.
+template <typename Value, typename Index>
+tensorflow::Status AddScales(const std::string& what, const tensorflow::OpInputList& scales, int number, int num_tables,
+                             FrozenTable<Value, Index>* table) {
+  using tensorflow::errors::InvalidArgument;
+  const int expected = std::is_same_v<Value, int8_t> ? num_tables : 0;
+  if (scales.size() != expected) {
+    return InvalidArgument(what, ": expected scales of ", expected, " tables, which those of int8 have, found ",
+                           scales.size());
+  }
+  if (expected == 0) return tensorflow::OkStatus();
+  const tensorflow::Tensor& own = scales[number];
+  if (own.dims() != 1 || own.dim_size(0) != table->num_keys + 1) {
+    return InvalidArgument(what, ": expected scales [", table->num_keys + 1, "], one for each row, found ",
+                           own.shape().DebugString());
+  }
+  table->scales = own.flat<float>().data();
   return tensorflow::OkStatus();
 }
 

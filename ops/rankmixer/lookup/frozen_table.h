@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 namespace ps_cluster {
 
@@ -35,7 +36,8 @@ inline uint64_t HashOfId(int64_t id) {
 // of b, are the keys from starts[b] to starts[b + 1]: one or two of them, next to each other. Nothing is empty, and an
 // unknown id costs no more than a known one.
 //
-// Row: a row of embeddings in memory, of type `Value`. Index: int32 or int64, enough for the number of keys.
+// Value: type of the stored embeddings, float, half, or int8 with a scale for each row. Index: int32 or int64, enough
+// for the number of keys.
 template <typename Value, typename Index>
 struct FrozenTable {
   const int64_t* keys;
@@ -44,6 +46,29 @@ struct FrozenTable {
   int bits;           // 2^bits buckets
   const Value* rows;  // [num_keys + 1, dim]; the last one is every unknown id's
   int64_t dim;
+  const float* scales = nullptr;  // [num_keys + 1], what each row is to be multiplied by; null: nothing
+
+  // What the values of a row that `Find` gave are to be multiplied by.
+  float ScaleOf(const Value* row) const { return scales == nullptr ? 1.0f : scales[(row - rows) / dim]; }
+
+  // The row as float [dim]: where it lies, or converted in `room`, also [dim].
+  const float* AsFloat(const Value* row, float* room) const {
+    if constexpr (std::is_same_v<Value, float>) {
+      return row;
+    } else {
+      CopyTo(row, room);
+      return room;
+    }
+  }
+
+  void CopyTo(const Value* row, float* out) const {
+    if constexpr (std::is_same_v<Value, float>) {
+      std::copy_n(row, dim, out);
+    } else {
+      const float scale = ScaleOf(row);
+      for (int64_t k = 0; k < dim; ++k) out[k] = static_cast<float>(row[k]) * scale;
+    }
+  }
 
   uint64_t BucketOf(int64_t id) const { return (HashOfId(id) >> 1) >> (63 - bits); }
 
@@ -64,7 +89,9 @@ struct FrozenTable {
     for (int i = 0; i < n; ++i) {
       int64_t at = firsts[i];
       while (at < lasts[i] && keys[at] != ids[i]) ++at;
-      const Value* row = rows + (at < lasts[i] ? at : num_keys) * dim;
+      if (at >= lasts[i]) at = num_keys;
+      if (scales != nullptr) AskFor(scales + at);
+      const Value* row = rows + at * dim;
       found[i] = row;
       constexpr int64_t kLine = 64 / sizeof(Value), kLines = 4;  // beyond, the processor fetches by itself
       for (int64_t value = 0; value < std::min(dim, kLines * kLine); value += kLine) AskFor(row + value);

@@ -2,8 +2,10 @@
 #ifndef PS_CLUSTER_OPS_RANKMIXER_LOOKUP_POOLED_H_
 #define PS_CLUSTER_OPS_RANKMIXER_LOOKUP_POOLED_H_
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include "ops/rankmixer/lookup/frozen_table.h"
@@ -19,7 +21,7 @@ template <typename Value, typename Index, typename Put>
 void Pooled(const FrozenTable<Value, Index>& table, const IdLists& lists, Pooling pooling, int64_t first, int64_t last,
             const Put& put) {
   const int64_t dim = table.dim;
-  std::vector<float> sum(dim);
+  std::vector<float> sum(dim), converted(std::is_same_v<Value, float> ? 0 : dim);
   int64_t added = 0;  // ids of the list that is being summed
   int64_t ids[kBurst], rows_of[kBurst];
   const Value* found[kBurst];
@@ -27,11 +29,11 @@ void Pooled(const FrozenTable<Value, Index>& table, const IdLists& lists, Poolin
   const auto add_waiting = [&] {
     table.Find(ids, waiting, found);
     for (int i = 0; i < waiting; ++i) {
-      const Value* row = found[i];
+      const float* row = table.AsFloat(found[i], converted.data());
       if (added == 0) {
-        for (int64_t k = 0; k < dim; ++k) sum[k] = static_cast<float>(row[k]);
+        std::copy_n(row, dim, sum.data());
       } else {
-        for (int64_t k = 0; k < dim; ++k) sum[k] += static_cast<float>(row[k]);
+        for (int64_t k = 0; k < dim; ++k) sum[k] += row[k];
       }
       int64_t count;
       lists.Of(rows_of[i], &count);

@@ -85,12 +85,14 @@ REGISTER_OP("PsClusterLookupConcat")
     .Input("keys: num_tables * int64")
     .Input("starts: num_tables * Index")
     .Input("rows: num_tables * T")
+    .Input("scales: num_scales * float")
     .Output("matrix: float")
     .Attr("num_features: int >= 0")
     .Attr("num_lists: int >= 0")
     .Attr("num_given: int >= 0")
     .Attr("num_tables: int >= 0")
-    .Attr("T: {float} = DT_FLOAT")
+    .Attr("T: {float, half, int8} = DT_FLOAT")
+    .Attr("num_scales: int >= 0 = 0")
     .Attr("Index: {int32, int64} = DT_INT32")
     .Attr("tables: list(int)")
     .Attr("poolings: list({'id', 'sum', 'mean', 'sqrtn'})")
@@ -115,6 +117,7 @@ given: values that stand in the matrix as they are, [batch] or [batch, width].
 keys: [n] of each table, in the order of their hashes, which ops/lookup_concat.py computes.
 starts: [2^k + 1] of each table: where in `keys` the hashes begin whose first k bits are the place's number.
 rows: [n + 1, dim] of each table: the embedding of every key; the last one is every other id's.
+scales: [n + 1] of each table where rows are int8: what each of them is multiplied by; none of others.
 tables: which table each feature is looked up in.
 poolings: of each feature: `id` for one id, otherwise what becomes of a list; sqrtn: the sum over the root of the length.
 max_lengths: of each feature: how many ids of a list count, the last ones; 0: all.
@@ -131,9 +134,11 @@ REGISTER_OP("PsClusterLookupSequence")
     .Input("keys: int64")
     .Input("starts: Index")
     .Input("rows: T")
+    .Input("scales: num_scales * float")
     .Output("elements: float")
     .Output("mask: bool")
-    .Attr("T: {float} = DT_FLOAT")
+    .Attr("T: {float, half, int8} = DT_FLOAT")
+    .Attr("num_scales: int >= 0 = 0")
     .Attr("Index: {int32, int64} = DT_INT32")
     .Attr("max_length: int >= 0 = 0")
     .Attr("name_of_list: string = 'ids'")
