@@ -17,7 +17,7 @@ class FrozenVariables(tf.Module):
         super().__init__(name=name)
         self._form: Form = form
         self._row_type: RowType = row_type
-        rows = np.zeros([1, width], VARIABLE_TYPES[row_type])
+        rows: np.ndarray = np.zeros([1, width], VARIABLE_TYPES[row_type])
         self._rows = tf.Variable(rows, False, shape=[None, width], name=variable_name(name, "rows"))
         self._scales = None
         if row_type == "int8":
