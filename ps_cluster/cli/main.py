@@ -10,12 +10,27 @@ from collections.abc import Sequence
 
 from data.errors import DataError
 from ps_cluster import __version__
-from ps_cluster.cli import apply, check, data, evaluate, export, ps, schema, score, table, train, worker
+from ps_cluster.cli import (
+    apply,
+    check,
+    data,
+    doctor,
+    evaluate,
+    export,
+    ps,
+    schema,
+    score,
+    status,
+    table,
+    trace,
+    train,
+    worker,
+)
 from ps_cluster.errors import RESTART, RestartMe, RunError, UserError
 
 # In the order of the help text. A module has `add_parser(subparsers)`, which sets `run` as its parser's
 # default; it imports what is slow to import only inside `run`.
-COMMANDS = (data, train, ps, worker, evaluate, export, apply, score, table, schema, check)
+COMMANDS = (data, train, ps, worker, status, doctor, trace, evaluate, export, apply, score, table, schema, check)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     die_with_launcher()
     from ps_cluster.roles.ps import load_own_ops, run_ps
 
-    cluster = None
+    cluster = job_file = None
     libraries: list[Callable[[], object]] = [load_own_ops]
     if args.job is not None:
         from ps_cluster.job.load import load_job
@@ -40,7 +40,12 @@ def run(args: argparse.Namespace) -> int:
         job_file = load_job(args.job)
         cluster = job_file.job.cluster
         libraries.append(lambda: _load_file_systems(job_file))
-    run_ps(membership.membership_of(args, "ps", cluster), libraries)
+    place = membership.membership_of(args, "ps", cluster)
+    if job_file is None:
+        run_ps(place, libraries)
+    from ps_cluster.watch.serving import serve_figures
+
+    run_ps(place, libraries, lambda: serve_figures(job_file, place))
 
 
 def _load_file_systems(job_file: JobFile) -> None:

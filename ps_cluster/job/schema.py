@@ -276,6 +276,23 @@ class Checkpoint(_Section):
     )
 
 
+class Metrics(_Section):
+    """Where each process serves its figures: `/metrics` in Prometheus' format, `/healthz`."""
+
+    serve: bool = Field(
+        True,
+        description="Whether they are served. A process whose own address is on the loopback interface serves there "
+        "only, any other on all interfaces.",
+    )
+    port: int | None = Field(
+        None,
+        ge=1,
+        le=65535,
+        description="Port of a process; processes of the job that share a host take this and the following ones, PS "
+        "first. Default: each takes a free port; where, lies in `metrics` in the output folder.",
+    )
+
+
 class Cluster(_Section):
     """How many processes, and where they are when they are not on this machine."""
 
@@ -315,6 +332,7 @@ class Job(_Section):
     checkpoint: Checkpoint = Field(
         default_factory=Checkpoint, description="When checkpoints are written, and how many are kept."
     )
+    metrics: Metrics = Field(default_factory=Metrics, description="Figures that each process serves.")
     cluster: Cluster = Field(default_factory=Cluster, description="Processes of the job.")
     output: Text = Field(
         description="Folder for logs, checkpoint, TensorBoard events, report and SavedModel; relative to the "

@@ -21,7 +21,18 @@ RESULTS = frozenset({"checkpoint", "export", "export-ops"})
 """Entries worth keeping: a new run replaces them only when asked to."""
 
 LEFTOVERS = frozenset(
-    {"logs", "events.jsonl", "run.json", "run.json.tmp", "report.json", "tensorboard", "scratch", "last-step"}
+    {
+        "logs",
+        "events.jsonl",
+        "run.json",
+        "run.json.tmp",
+        "report.json",
+        "tensorboard",
+        "scratch",
+        "last-step",
+        "metrics",
+        "trace",
+    }
 )
 """Other entries a run makes; a new run replaces them."""
 

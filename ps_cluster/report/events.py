@@ -39,6 +39,7 @@ def start(
     sampling: Mapping[str, Any] | None = None,
     block: str | None = None,
     peak_flops: float | None = None,
+    settings: Mapping[str, Any] | None = None,
 ) -> Event:
     """Training begins.
 
@@ -51,6 +52,7 @@ def start(
     that is left out.
     sampling: rates by which the training rows are sampled (`ps_cluster.job.sampling`). block: how the model's blocks
     are computed, for a person. peak_flops: floating-point operations per second that all workers' devices can do.
+    settings: of the job file, those that decide about speed, by their path.
     """
     return _event("start", locals(), keep=("steps_total",))
 
@@ -116,6 +118,11 @@ def evaluation(
 ) -> Event:
     """Test rows are scored: the fields of `ps_cluster.metrics.Evaluation` (`evaluation(**asdict(found))`)."""
     return _event("evaluation", locals(), keep=("auc", "log_loss", "calibration"))
+
+
+def processes(*, processes: Sequence[Mapping[str, Any]]) -> Event:
+    """What each process used while training went on: the fields of `ps_cluster.watch.used.Used`."""
+    return _event("processes", {"processes": list(processes)})
 
 
 def tables(*, tables: Sequence[Mapping[str, Any]]) -> Event:

@@ -84,6 +84,30 @@ class ReadingReport(BaseModel):
     files_lost: int = Field(description="Files left out.")
 
 
+class StepTimeReport(BaseModel):
+    """Seconds of one worker's steps by what they went into; the parts add up to wall-clock time."""
+
+    input: float = Field(description="Waiting for a batch.")
+    pull: float = Field(description="Waiting for embeddings from the PS.")
+    compute: float = Field(description="Forward and backward pass, and the update of the dense weights.")
+    all_reduce: float = Field(description="Waiting for the sum of the dense gradients, and so for slower workers.")
+    push: float = Field(description="Waiting for the PS to apply the gradients of embeddings.")
+    checkpoint: float = Field(description="Training stood still for a checkpoint.")
+    other: float = Field(description="The rest, between the steps.")
+
+
+class ProcessReport(BaseModel):
+    """What a process used while training went on."""
+
+    role: str = Field(description="`ps` or `worker`.")
+    index: int = Field(description="Which of them.")
+    seconds: float = Field(description="Time that the other figures are of.")
+    cpu_seconds: float = Field(description="Processor time; a worker's without that of its reader process.")
+    stalled_seconds: float = Field(description="Time for which the process wanted to run and could not.")
+    cpu_limit_cores: float = Field(description="Cores that it may use.")
+    memory_bytes: int = Field(description="Resident memory at the end of training, a worker's with its reader process.")
+
+
 class Report(BaseModel):
     """A run in figures. null: the run has no such figure. Floats outside JSON are "NaN", "Infinity",
     "-Infinity"."""
@@ -133,6 +157,13 @@ class Report(BaseModel):
         None, description="Operations per second of a large matrix product on all workers' devices, before training."
     )
     experts: ExpertsReport | None = Field(None, description="Use of the experts; null: the model has none.")
+    timed_steps: int = Field(0, description="Steps that `step_time` is of: all but the first.")
+    step_time: list[StepTimeReport] = Field([], description="By worker: where the time of its steps went.")
+    exchanged_bytes: int | None = Field(
+        None, description="Ids, embeddings and gradients between worker 0 and the PS in the last step."
+    )
+    processes: list[ProcessReport] = Field([], description="What each process used; empty where none served figures.")
+    settings: dict[str, Any] = Field({}, description="Settings of the job file that decide about speed, by their path.")
     loss: float | None = Field(None, description="Mean training loss of the last window of steps.")
     train_auc: float | None = Field(None, description="Training AUC (from a histogram) of that window.")
     auc: float | None = Field(None, description="Exact AUC on the test rows of all workers.")
@@ -182,6 +213,11 @@ def report_of(events: Iterable[Mapping[str, Any]]) -> Report:
         "mfu": done.get("mfu"),
         "flops_per_row": done.get("flops_per_row"),
         "experts": step.get("experts"),
+        "timed_steps": status.timed_steps,
+        "step_time": status.step_time,
+        "exchanged_bytes": step.get("sparse_bytes"),
+        "processes": status.last.get("processes", {}).get("processes", []),
+        "settings": start.get("settings", {}),
         "loss": step.get("loss"),
         "train_auc": step.get("auc"),
         "auc": test.get("auc"),

@@ -18,6 +18,10 @@ class Status:
         """By side, `train` and `test`: the event of that kind."""
         self.phase = "start"
         """`start`, `count`, `train`, `evaluate`, `save`, `export`, `done`."""
+        self.step_time: list[dict[str, float]] = []
+        """By worker: seconds of each part of its steps, over all step events."""
+        self.timed_steps = 0
+        """Steps that `step_time` is of."""
         self._speed: float | None = None
 
     def update(self, event: Mapping[str, Any]) -> bool:
@@ -37,7 +41,17 @@ class Status:
         if kind == "step":
             speed = float(event["samples_per_second"])
             self._speed = speed if self._speed is None else self._speed + _SMOOTHING * (speed - self._speed)
+            self._add_step_time(event)
         return self.phase != before
+
+    def _add_step_time(self, event: Mapping[str, Any]) -> None:
+        self.timed_steps += event.get("window_steps", 0)
+        for worker, parts in enumerate(event.get("step_time", [])):
+            if worker == len(self.step_time):
+                self.step_time.append({})
+            of_worker = self.step_time[worker]
+            for part, seconds in parts.items():
+                of_worker[part] = of_worker.get(part, 0.0) + seconds
 
     @property
     def label(self) -> str:

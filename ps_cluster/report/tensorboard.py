@@ -5,13 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+_TRAIN = (
+    "loss",
+    "auc",
+    "calibration",
+    "gradient_norm",
+    "samples_per_second",
+    "learning_rate_factor",
+    "epoch",
+    "mfu",
+)
+
 
 class ScalarWriter:
     """Writes the figures of events into event files in `folder`, which is made when missing.
 
-    Scalars by step: `train/{loss,auc,samples_per_second,learning_rate_factor,epoch,mfu}` and
-    `experts/{active,penalty}` from step events; at the last step `test/{auc,log_loss,calibration}` from the
-    evaluation and `tables/NAME/{rows,bytes}` from the tables. TensorFlow is imported when the first writer is made.
+    Scalars by step: `train/{loss,auc,calibration,gradient_norm,samples_per_second,learning_rate_factor,epoch,mfu}`,
+    `step_seconds/PART` (of a step, mean over workers and window) and `experts/{active,penalty}` from step events,
+    `checkpoint/{pause_seconds,size_bytes}` from checkpoints; at the last step `test/{auc,log_loss,calibration}` from
+    the evaluation and `tables/NAME/{rows,bytes}` from the tables. TensorFlow is imported when the first writer is made.
     """
 
     def __init__(self, folder: str):
@@ -46,10 +58,16 @@ class ScalarWriter:
 
 def _scalars(event: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     if event["event"] == "step":
-        for name in ("loss", "auc", "samples_per_second", "learning_rate_factor", "epoch", "mfu"):
+        for name in _TRAIN:
             yield f"train/{name}", event.get(name)
+        workers, steps = event.get("step_time", []), event.get("window_steps", 0)
+        for part in workers[0] if workers and steps else ():
+            yield f"step_seconds/{part}", sum(one[part] for one in workers) / len(workers) / steps
         for name in ("active", "penalty") if event.get("experts") else ():
             yield f"experts/{name}", event["experts"][name]
+    elif event["event"] == "checkpoint":
+        for name in ("pause_seconds", "size_bytes"):
+            yield f"checkpoint/{name}", event[name]
     elif event["event"] == "evaluation":
         for name in ("auc", "log_loss", "calibration"):
             yield f"test/{name}", event.get(name)

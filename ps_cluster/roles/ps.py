@@ -24,7 +24,11 @@ def load_own_ops() -> None:
     library.load()
 
 
-def run_ps(membership: Membership, libraries: Sequence[Callable[[], object]] = (load_own_ops,)) -> NoReturn:
+def run_ps(
+    membership: Membership,
+    libraries: Sequence[Callable[[], object]] = (load_own_ops,),
+    serve: Callable[[], object] = lambda: None,
+) -> NoReturn:
     """Serve as PS `membership.index` until SIGTERM, which ends the process with status 0 (SIGINT: 130).
 
     Prints one line, "ps 0 is ready at host:port", once it accepts connections. TensorFlow listens on that
@@ -33,6 +37,7 @@ def run_ps(membership: Membership, libraries: Sequence[Callable[[], object]] = (
     Args:
       membership: place in the cluster; only the PS are named to TensorFlow.
       libraries: what to call, after TensorFlow and TFRA are imported, so that further ops are registered.
+      serve: called when the tables can be reached: what else this process serves, from threads of its own.
 
     Raises:
       RunError: the port cannot be listened on, ops cannot be loaded, or TensorFlow cannot start its server.
@@ -55,6 +60,7 @@ def run_ps(membership: Membership, libraries: Sequence[Callable[[], object]] = (
     except tf.errors.OpError as error:
         _check_port(membership)
         raise RunError(f"ps {membership.index}: cannot serve at {membership.address}: {error.message}") from None
+    serve()
     print(f"ps {membership.index} is ready at {membership.address}", flush=True)
     while True:  # not server.join(): a Python signal handler only runs while Python code does
         signal.pause()

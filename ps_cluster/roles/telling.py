@@ -6,6 +6,7 @@ import os
 import shlex
 import shutil
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -29,6 +30,12 @@ from ps_cluster.train.loop import Progress, Trained
 from ps_cluster.train.session import Session
 from ps_cluster.train.shares import Share
 from ps_cluster.train.state import TrainingState
+from ps_cluster.watch.figures import settings_of
+from ps_cluster.watch.used import Used
+from ps_cluster.watch.watcher import Watcher
+from ps_cluster.watch.worker_figures import WorkerFigures
+
+_ASKED_SECONDS = 10.0
 
 
 class Teller:
@@ -36,9 +43,16 @@ class Teller:
 
     stream: where people read it; None: nothing at all is told, as on every worker but the first.
     events_path: file to append events to, which a launcher shows; None: there is none.
+    figures: what this worker serves, which is told everything too, on every worker; None: it serves nothing.
     """
 
-    def __init__(self, job_file: JobFile, stream: TextIO | None, events_path: str | None = None):
+    def __init__(
+        self,
+        job_file: JobFile,
+        stream: TextIO | None,
+        events_path: str | None = None,
+        figures: WorkerFigures | None = None,
+    ):
         self._job_file = job_file
         self._events_path = events_path
         self._told: list[events.Event] = []
@@ -46,6 +60,9 @@ class Teller:
         self._lines = Renderer(stream) if stream else None
         self._scalars: ScalarWriter | None = None
         self._store: EmbeddingStore | None = None
+        self._figures = figures
+        self._asked = time.monotonic()
+        self._watcher = Watcher(job_file.output)
 
     def phase(self, name: str, done: int | None = None, total: int | None = None) -> None:
         self._tell(events.phase(name=name, done=done, total=total))
@@ -94,8 +111,19 @@ class Teller:
                 where=job.data.where,
                 pruned=asdict(train.plan.pruned) if train.plan.pruned else None,
                 files_lost=_files_lost(train, test),
+                settings=settings_of(job),
             )
         )
+        if self._lines is not None and job.metrics.serve:
+            self._watcher.begin()
+
+    def trained(self) -> None:
+        """Training has ended: what the processes used for it."""
+        self._used(self._watcher.last())
+
+    def _used(self, used: list[Used] | None) -> None:
+        if used:
+            self._tell(events.processes(processes=[asdict(one) for one in used]))
 
     def reading(self, side: str, share: Share, counts: ReadCounts) -> None:
         self._tell(
@@ -108,6 +136,9 @@ class Teller:
         )
 
     def step(self, progress: Progress) -> None:
+        if self._figures is not None:
+            self._figures.read(progress.read.rows_lost, progress.read.nulls_filled)
+            self._ask()
         self._tell(
             events.step(
                 step=progress.step,
@@ -132,7 +163,19 @@ class Teller:
                 if ids:
                     self._show(events.evicted(step=progress.step, table=table, ids=ids))
 
+    def _ask(self) -> None:
+        """Asks the PS what their tables hold and all processes what they used; worker 0 for all, and not often."""
+        if self._lines is None or self._store is None or self._figures is None:
+            return
+        self._used(self._watcher.take())
+        if time.monotonic() - self._asked >= _ASKED_SECONDS:
+            self._figures.tables(self._store.stats())
+            self._watcher.look()
+            self._asked = time.monotonic()
+
     def tables(self, stats: list[TableStats]) -> None:
+        if self._figures is not None and self._lines is not None:
+            self._figures.tables(stats)
         of_job = tables_of(self._job_file.job)
         self._tell(events.tables(tables=[_table(one, of_job[one.name].tiers or []) for one in stats]))
 
@@ -224,6 +267,8 @@ class Teller:
                 part.close()
 
     def _tell(self, event: events.Event) -> None:
+        if self._figures is not None:
+            self._figures.handle(event)
         if self._lines is None:
             return
         self._told.append(event)

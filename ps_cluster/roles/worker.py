@@ -40,6 +40,9 @@ from ps_cluster.train.step import make_score_step
 from ps_cluster.train.trained_job import check_as_trained, meaning_of
 from ps_cluster.train.warm_start import warm_start
 from ps_cluster.train.work import first_work, resumed_work
+from ps_cluster.watch.serving import serve_figures
+from ps_cluster.watch.trace import TraceRequests
+from ps_cluster.watch.worker_figures import WorkerFigures
 
 _AGAIN = "start again with --resume to go on"
 
@@ -68,8 +71,10 @@ def run_worker(
     drain.end_at_once(f"drained before training; {_AGAIN}")
     train_samples = samples_of(job_file, "train")
     test_samples = samples_of(job_file, "test") if job_file.job.data.test else None
-    told = (sys.stdout, events) if membership.index == 0 else (None, None)
-    with Teller(job_file, *told) as teller, contextlib.ExitStack() as files:
+    stream, told = (sys.stdout, events) if membership.index == 0 else (None, None)
+    figures = WorkerFigures(membership.index, whole_job=membership.index == 0)
+    serve_figures(job_file, membership, figures, figures.health)
+    with Teller(job_file, stream, told, figures) as teller, contextlib.ExitStack() as files:
         teller.phase("start")
         with joined(membership), readable_errors():
             load_file_systems(*job_file.checkpoint_places)
@@ -108,7 +113,11 @@ def run_worker(
             if saved is not None:
                 saves.resumed(saved.step)
             drain.defer()
-            trained = train(session, work, state, optimizer, teller.step, peak, saves, drain, last_step)
+            traces = TraceRequests(job_file.output) if session.rank == 0 else None
+            trained = train(
+                session, work, state, optimizer, teller.step, peak, saves, drain, last_step, figures.clock, traces
+            )
+            teller.trained()
             step, folder = trained.state.step, folder_of(job_file.checkpoints, trained.state.step)
             if not trained.drained:
                 teller.reading("train", share, trained.counts)

@@ -96,6 +96,10 @@ class LookAhead:
         """What the readers of all workers have counted; every worker calls it."""
         return self.named(total(self.counts))
 
+    def counts_here(self) -> ReadCounts:
+        """What this worker's reader has counted so far; on worker 0 with what was counted before a resume."""
+        return self.named(self.counts)
+
     def named(self, counts: np.ndarray) -> ReadCounts:
         """Sums of `counts` as what they are."""
         lost, *nulls = counts.tolist()

@@ -32,6 +32,7 @@ from ps_cluster.train.step import make_train_step
 from ps_cluster.train.step_time import Marks, StepClock, StepTime
 from ps_cluster.train.utilisation import Utilisation
 from ps_cluster.train.work import Work, reading_of
+from ps_cluster.watch.trace import TraceRequests
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Progress:
 
     calibration: mean prediction / mean label. gradient_norm: of the dense weights, in this step. sparse_bytes: that a
     worker and the PS exchanged in this step, as worker 0 saw it. window_steps: steps that `step_time` is of, by worker.
+    read: what was wrong with the rows that this worker has read, since training began.
     """
 
     step: int
@@ -56,6 +58,7 @@ class Progress:
     sparse_bytes: int
     window_steps: int
     step_time: list[StepTime]
+    read: ReadCounts
 
 
 @dataclass(frozen=True)
@@ -121,13 +124,14 @@ def train(
     drain: Drain | None = None,
     last_step: LastStepFile | None = None,
     clock: StepClock | None = None,
+    traces: TraceRequests | None = None,
 ) -> Trained:
     """Trains until every worker's data have ended, `max_steps` is reached, or a worker is asked to end; all workers
     stop at the same step.
 
     start: of `begun` or `resumed`. peak: operations per second that all workers' devices can do
     (`ps_cluster.train.peak`). last_step: is told each step. clock: measures this worker's steps; for whoever reads it
-    meanwhile.
+    meanwhile. traces: looks after requests for them; on worker 0.
     """
     training = session.job.training
     clock = clock or StepClock()
@@ -209,7 +213,7 @@ def train(
                 counted_rows += step_rows
             if last_step is not None:
                 last_step.write(LastStep(step, rows, start.rows_retrained, start.restarts))
-            clock.step_done(first=step == start.step + 1)
+            clock.step_done(step, batch.rows)
             if step % training.log_every_steps == 0 or not workers_left or step == training.max_steps:
                 now = time.monotonic()
                 counts = total(window.counts)
@@ -231,6 +235,7 @@ def train(
                         sparse_bytes=int(result.sparse_bytes),
                         window_steps=window_steps,
                         step_time=step_time,
+                        read=batches.counts_here(),
                     )
                 )
                 window.reset()
@@ -244,6 +249,8 @@ def train(
                     if not drained and saves.due(step, save_wished):
                         saves.begin(state())
                     saves.tell_ended()
+            if traces is not None:
+                traces.between_steps(step)
             if drained:
                 break
         seconds = time.monotonic() - started

@@ -75,16 +75,23 @@ def parts_of_step(begun: float, marks: Marks, ended: float) -> StepTime:
 
 
 class StepClock:
-    """Adds up a worker's step times: of the window since the last report, and of all training since the first step.
+    """Adds up a worker's step times: of the window since the last report, and since training began.
 
-    The first step, in which TensorFlow makes the graph, is not counted. `total` and `steps` may be read by another
-    thread.
+    The first step of a process, in which TensorFlow makes the graph, is not counted. What is not private may be read
+    by another thread.
+
+    Attributes:
+        total: Of all steps that are counted.
+        steps: How many these are.
+        rows: That this worker has trained on, in all steps.
+        step: Number of the last step.
+        last_step_time: Seconds since 1970 of its end; None before it.
     """
 
     def __init__(self) -> None:
         self.total = StepTime()
-        self.steps = 0
-        """Steps that `total` is of."""
+        self.steps = self.rows = self.step = 0
+        self.last_step_time: float | None = None
         self._window = StepTime()
         self._window_steps = 0
         self._step = StepTime()
@@ -101,15 +108,16 @@ class StepClock:
         """The step's function ran; seconds since 1970."""
         self._step += parts_of_step(begun, marks, ended)
 
-    def step_done(self, first: bool) -> None:
-        """A step has ended, all that belongs to it included."""
+    def step_done(self, number: int, rows: int) -> None:
+        """A step has ended, all that belongs to it included; `rows`: this worker's."""
         now = time.monotonic()
-        if not first:
+        if self.last_step_time is not None:
             step = self._step + StepTime(other=max(now - self._begun - self._step.total, 0.0))
             self._window += step
             self._window_steps += 1
             self.total, self.steps = self.total + step, self.steps + 1
         self._step, self._begun = StepTime(), now
+        self.step, self.rows, self.last_step_time = number, self.rows + rows, time.time()
 
     def window_of_all(self) -> tuple[int, list[StepTime]]:
         """Steps since the call before, and what went into them by worker; every worker calls it."""

@@ -6,6 +6,17 @@ from collections.abc import Iterator
 
 from ps_cluster.report import events
 
+STEP_TIME = {"input": 0.25, "pull": 0, "compute": 0.5, "all_reduce": 0.25, "push": 0, "checkpoint": 0, "other": 0}
+USED = {
+    "role": "ps",
+    "index": 0,
+    "seconds": 70.0,
+    "cpu_seconds": 20.0,
+    "stalled_seconds": 0.5,
+    "cpu_limit_cores": 2.0,
+    "memory_bytes": 1000,
+}
+
 
 def run_events(steps: int = 4, auc: float | None = 0.75) -> Iterator[events.Event]:
     """One epoch on two workers, evaluated, saved and exported."""
@@ -27,6 +38,7 @@ def run_events(steps: int = 4, auc: float | None = 0.75) -> Iterator[events.Even
         epochs=1,
         batch_size=500,
         tables=2,
+        settings={"cluster.ps": 3},
     )
     for step in range(1, steps + 1):
         yield events.step(
@@ -38,7 +50,13 @@ def run_events(steps: int = 4, auc: float | None = 0.75) -> Iterator[events.Even
             rows=1000 * step,
             learning_rate_factor=0.5,
             mfu=0.000123 * step,
+            calibration=1.25,
+            gradient_norm=0.5,
+            sparse_bytes=4096,
+            window_steps=int(step > 1),
+            step_time=[STEP_TIME, {**STEP_TIME, "all_reduce": 0.75}],
         )
+    yield events.processes(processes=[USED])
     yield events.phase(name="evaluate", done=0, total=500)
     yield events.phase(name="evaluate", done=500, total=500)
     yield events.evaluation(rows=500, auc=auc, log_loss=0.4321, calibration=1.05)

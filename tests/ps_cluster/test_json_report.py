@@ -14,7 +14,7 @@ from ps_cluster.report import Report, events, report_of, versions, write_report
 from ps_cluster.report.status import Status
 from ps_cluster.report.summary import result
 from ps_cluster.report.tiers import in_words
-from tests.ps_cluster.run_events import run_events
+from tests.ps_cluster.run_events import STEP_TIME, USED, run_events
 
 TABLE_STATISTICS = {
     "memory_bytes": 131_072,
@@ -64,6 +64,14 @@ def test_a_report_says_what_the_events_said(tmp_path):
         "flops_per_row": 4e6,
         "peak_flops": 2e11,
         "experts": None,
+        "timed_steps": 3,
+        "step_time": [
+            {part: 4 * seconds for part, seconds in {**STEP_TIME, "all_reduce": all_reduce}.items()}
+            for all_reduce in (0.25, 0.75)
+        ],
+        "exchanged_bytes": 4096,
+        "processes": [USED],
+        "settings": {"cluster.ps": 3},
         "loss": 0.25,
         "train_auc": 0.54,
         "auc": 0.75,

@@ -28,6 +28,8 @@ def test_scalars_lie_at_their_steps(tmp_path):
 
     assert scalars("train/loss") == [(step, pytest.approx(1 / step)) for step in (1, 2, 3, 4)]
     assert scalars("train/learning_rate_factor") == [(step, 0.5) for step in (1, 2, 3, 4)]
+    assert scalars("train/calibration") == [(step, 1.25) for step in (1, 2, 3, 4)]
+    assert scalars("step_seconds/all_reduce") == [(step, 0.5) for step in (2, 3, 4)]  # mean over workers
     assert scalars("test/log_loss") == [(4, pytest.approx(0.4321))]
     assert scalars("tables/user/bytes") == [(4, 64000.0)]
     assert "test/auc" not in read.Tags()["tensors"]  # None in these events

@@ -1,0 +1,104 @@
+"""Traces on request: a request is a file in the output folder, which worker 0 looks for between its steps."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+FOLDER = "trace"
+"""In the output folder."""
+REQUEST = "request.json"
+ANSWER = "answer.json"
+_LOOK_SECONDS = 1.0
+
+
+class TraceRequests:
+    """Worker 0's side: starts TensorFlow's profiler when somebody has asked for it, and stops it some steps later.
+
+    Traces lie where TensorBoard looks for them, beside the scalars of the run.
+    """
+
+    def __init__(self, output: str):
+        self._folder = Path(output, FOLDER)
+        self._logs = os.path.join(output, "tensorboard")
+        self._looked = time.monotonic()
+        self._steps_left = 0
+        self._answer: dict[str, Any] = {}
+
+    def between_steps(self, step: int) -> None:
+        """Call it after every step, `step` in number; looks for a request once a second."""
+        import tensorflow as tf
+
+        if self._steps_left:
+            self._steps_left -= 1
+            if not self._steps_left:
+                with self._told():
+                    tf.profiler.experimental.stop()
+                    self._answer["last_step"] = step
+                self._write()
+        elif time.monotonic() - self._looked >= _LOOK_SECONDS:
+            self._looked = time.monotonic()
+            request = self._take()
+            if request is not None:
+                self._answer = {"id": request.get("id"), "folder": self._logs, "first_step": step + 1}
+                with self._told():
+                    self._steps_left = max(int(request["steps"]), 1)
+                    tf.profiler.experimental.start(self._logs)
+                if "problem" in self._answer:
+                    self._steps_left = 0
+                    self._write()
+
+    def _take(self) -> dict[str, Any] | None:
+        path = self._folder / REQUEST
+        try:
+            text = path.read_text(encoding="utf-8")
+            path.unlink()
+            request = json.loads(text)
+        except (OSError, ValueError):
+            return None
+        return request if isinstance(request, dict) else None
+
+    @contextlib.contextmanager
+    def _told(self):
+        """Whatever the profiler says against it, training goes on."""
+        try:
+            yield
+        except Exception as error:
+            self._answer["problem"] = f"{type(error).__name__}: {error}"
+
+    def _write(self) -> None:
+        with contextlib.suppress(OSError):
+            write_whole(self._folder / ANSWER, self._answer)
+
+
+def ask(output: str, steps: int) -> str:
+    """Asks for a trace of so many steps; returns the request's id."""
+    folder = Path(output, FOLDER)
+    folder.mkdir(exist_ok=True)
+    name = f"{os.getpid()}-{time.time_ns()}"
+    write_whole(folder / REQUEST, {"id": name, "steps": steps})
+    return name
+
+
+def withdraw(output: str) -> None:
+    """Takes back a request that nobody has taken."""
+    Path(output, FOLDER, REQUEST).unlink(missing_ok=True)
+
+
+def answer_to(output: str, name: str) -> dict[str, Any] | None:
+    """The answer to a request; None: not yet."""
+    try:
+        answer = json.loads(Path(output, FOLDER, ANSWER).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return answer if answer.get("id") == name else None
+
+
+def write_whole(path: Path, content: dict[str, Any]) -> None:
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside.write_text(json.dumps(content) + "\n", encoding="utf-8")
+    beside.replace(path)
