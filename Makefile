@@ -8,6 +8,8 @@ unexport MAKEFLAGS MFLAGS MAKELEVEL
 
 RUN_TOOL := sh ps_cluster/setup/python.sh -m ps_cluster.setup.env
 PYTEST := .venv/bin/python -m pytest
+# Tests of a cluster start up to seven processes each, so two at a time keep two to four cores busy.
+TEST_PROCESSES := 2
 
 help:
 	@echo "make demo       set up, then train and export a model on real ratings: 2 parameter servers, 2 workers"
@@ -34,7 +36,7 @@ lint: env
 	.venv/bin/mypy setup.py
 
 test: lint
-	$(PYTEST) -m "not slow" $(PYTEST_FLAGS)
+	$(PYTEST) -m "not slow" --numprocesses $(TEST_PROCESSES) --dist loadfile $(PYTEST_FLAGS)
 
 test-slow: env
 	$(PYTEST) -m slow $(PYTEST_FLAGS)
