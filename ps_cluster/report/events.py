@@ -73,6 +73,7 @@ def step(
     sparse_bytes: int | None = None,
     window_steps: int | None = None,
     step_time: Sequence[Mapping[str, float]] | None = None,
+    staleness: float | None = None,
 ) -> Event:
     """`step` steps are done.
 
@@ -83,7 +84,9 @@ def step(
     with experts. calibration: mean prediction / mean label of the window. gradient_norm: of the dense weights' mean
     gradient, in this step. sparse_bytes: ids, embeddings and gradients that worker 0 and the PS exchanged in this step.
     step_time: by worker, the seconds that each part of its steps took (`ps_cluster.train.step_time.StepTime`), over
-    `window_steps` steps: those since the step event before, but never the first step of all.
+    `window_steps` steps: those since the step event before, but never the first step of all. staleness: with
+    asynchronous updates, how many steps a gradient of embeddings was late (`ps_cluster.train.step_time.staleness`), in
+    this step.
     """
     return _event("step", locals(), keep=("auc",))
 

@@ -10,6 +10,7 @@ _TRAIN = (
     "auc",
     "calibration",
     "gradient_norm",
+    "staleness",
     "samples_per_second",
     "learning_rate_factor",
     "epoch",
@@ -20,10 +21,11 @@ _TRAIN = (
 class ScalarWriter:
     """Writes the figures of events into event files in `folder`, which is made when missing.
 
-    Scalars by step: `train/{loss,auc,calibration,gradient_norm,samples_per_second,learning_rate_factor,epoch,mfu}`,
-    `step_seconds/PART` (of a step, mean over workers and window) and `experts/{active,penalty}` from step events,
-    `checkpoint/{pause_seconds,size_bytes}` from checkpoints; at the last step `test/{auc,log_loss,calibration}` from
-    the evaluation and `tables/NAME/{rows,bytes}` from the tables. TensorFlow is imported when the first writer is made.
+    Scalars by step: `train/{loss,auc,calibration,gradient_norm,staleness,samples_per_second,learning_rate_factor,
+    epoch,mfu}`, `step_seconds/PART` (of a step, mean over workers and window) and `experts/{active,penalty}` from step
+    events, `checkpoint/{pause_seconds,size_bytes}` from checkpoints; at the last step `test/{auc,log_loss,calibration}`
+    from the evaluation and `tables/NAME/{rows,bytes}` from the tables. TensorFlow is imported when the first writer is
+    made.
     """
 
     def __init__(self, folder: str):

@@ -155,6 +155,7 @@ class Teller:
                 sparse_bytes=progress.sparse_bytes,
                 window_steps=progress.window_steps,
                 step_time=[asdict(one) for one in progress.step_time],
+                staleness=progress.staleness,
             )
         )
 

@@ -41,7 +41,8 @@ class Progress:
 
     calibration: mean prediction / mean label. gradient_norm: of the dense weights, in this step. sparse_bytes: that a
     worker and the PS exchanged in this step, as worker 0 saw it. window_steps: steps that `step_time` is of, by worker.
-    read: what was wrong with the rows that this worker has read, since training began.
+    read: what was wrong with the rows that this worker has read, since training began. staleness: how many steps a
+    gradient of embeddings was late, in this step; None with synchronous updates, where none is.
     """
 
     step: int
@@ -59,6 +60,7 @@ class Progress:
     window_steps: int
     step_time: list[StepTime]
     read: ReadCounts
+    staleness: float | None
 
 
 @dataclass(frozen=True)
@@ -236,6 +238,7 @@ def train(
                         window_steps=window_steps,
                         step_time=step_time,
                         read=batches.counts_here(),
+                        staleness=clock.staleness_of_all() if training.sparse_updates == "asynchronous" else None,
                     )
                 )
                 window.reset()

@@ -8,6 +8,7 @@ training would gain if it took no time, not how long it took.
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
@@ -96,6 +97,7 @@ class StepClock:
         self._window_steps = 0
         self._step = StepTime()
         self._begun = time.monotonic()
+        self._pulled = self._ended_before = self._ended = -math.inf
 
     @contextlib.contextmanager
     def counts(self, part: str) -> Iterator[None]:
@@ -107,6 +109,7 @@ class StepClock:
     def ran(self, begun: float, marks: Marks, ended: float) -> None:
         """The step's function ran; seconds since 1970."""
         self._step += parts_of_step(begun, marks, ended)
+        self._pulled, self._ended_before, self._ended = marks.pulled, self._ended, ended
 
     def step_done(self, number: int, rows: int) -> None:
         """A step has ended, all that belongs to it included; `rows`: this worker's."""
@@ -124,6 +127,28 @@ class StepClock:
         steps, mine = self._window_steps, self._window
         self._window, self._window_steps = StepTime(), 0
         return steps, step_times(gathered(np.array(mine.values(), np.float64)))
+
+    def staleness_of_all(self) -> float:
+        """Of the last step with asynchronous updates (see `staleness`), mean over workers; every worker calls it."""
+        mine = [self._pulled, self._ended_before, self._ended]
+        return staleness(gathered(np.array(mine, np.float64)).reshape(-1, 3))
+
+
+def staleness(moments: np.ndarray) -> float:
+    """How many steps a gradient of embeddings is late: gradients of other workers, each of one step, that the tables
+    took between a worker's look-up and its own gradient of the same step; mean over workers.
+
+    With asynchronous updates, where all workers still meet in the all-reduce of each step, these are the gradients of
+    the step before that came after the look-up, and those of the same step that came before the own one.
+
+    moments: float64 `[workers, 3]`: seconds since 1970 at which embeddings had come, the pushes of the step before had
+    been applied, and those of this step had been; clocks of several machines must agree.
+    """
+    pulled, before, ended = np.asarray(moments, np.float64).T
+    missed = before[None, :] > pulled[:, None]
+    overtaken = ended[None, :] < ended[:, None]
+    np.fill_diagonal(missed, False)
+    return float((missed.sum(axis=1) + overtaken.sum(axis=1)).mean())
 
 
 def step_times(values: np.ndarray | Sequence[float]) -> list[StepTime]:

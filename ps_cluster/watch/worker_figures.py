@@ -24,6 +24,7 @@ _STEP = (
     ("learning_rate_factor", "learning_rate_factor", "The schedule's factor on all learning rates."),
     ("mfu", "mfu_ratio", "Model FLOPs utilisation of the last window of steps."),
     ("epoch", "epoch", "Pass over the training data, from 1."),
+    ("staleness", "gradient_staleness_steps", "Asynchronous updates: steps that a gradient of embeddings is late."),
     ("sparse_bytes", "step_exchanged_bytes", "Ids, embeddings, gradients between worker 0 and the PS in a step."),
 )
 _TEST = (

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ps_cluster.metrics.window_calibration import WindowCalibration, window_calibration
-from ps_cluster.train.step_time import PARTS, Marks, StepClock, StepTime, parts_of_step, step_times
+from ps_cluster.train.step_time import PARTS, Marks, StepClock, StepTime, parts_of_step, staleness, step_times
 
 
 def test_every_moment_of_a_step_counts_once():
@@ -39,6 +39,16 @@ def test_the_clock_leaves_out_the_first_step_and_begins_a_window_anew():
 def test_values_of_workers_come_back_as_their_step_times():
     times = [StepTime(*np.arange(len(PARTS)) + 10.0 * worker) for worker in range(3)]
     assert step_times([value for one in times for value in one.values()]) == times
+
+
+def test_a_gradient_is_late_by_the_gradients_that_came_between_its_look_up_and_itself():
+    # One worker after the other looks up when all pushes of the step before are applied, and ends in that order.
+    in_order = np.array([[10.0, 9.0, 11.0], [10.1, 9.1, 12.0], [10.2, 9.2, 13.0]])
+    assert staleness(in_order) == (0 + 1 + 2) / 3
+    in_order[2, 1] = 10.15  # the third's push of the step before came after the first two had looked up
+    assert staleness(in_order) == (1 + 2 + 2) / 3
+    assert staleness(np.array([[10.0, 9.0, 11.0]])) == 0
+    assert staleness(np.array([[10.0, -np.inf, 11.0], [10.0, -np.inf, 11.5]])) == 0.5
 
 
 def test_calibration_of_a_window_is_mean_prediction_over_mean_label():
