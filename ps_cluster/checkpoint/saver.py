@@ -163,6 +163,10 @@ class Saver:
             self._thread.join()
             self._thread = None
 
+    def forget_base(self) -> None:
+        """The next save is a full one; while none is being written."""
+        self._base = None
+
     def _write(
         self,
         step: int,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import os
 import sys
 import traceback
@@ -32,6 +33,7 @@ def run(args: argparse.Namespace) -> int:
     from ps_cluster.launch.pdeathsig import die_with_launcher
 
     die_with_launcher()
+    faulthandler.enable()  # a crash in native code says at least what Python was doing
     from data.errors import DataError
     from ps_cluster.errors import RESTART, RestartMe, RunError, UserError
     from ps_cluster.quiet import import_tensorflow

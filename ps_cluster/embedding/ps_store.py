@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import tensorflow as tf
@@ -51,6 +51,12 @@ class PsEmbeddingStore:
         self._namespace = namespace
         self._transport = transport
         self._deltas = deltas
+        self.connect(attempt)
+
+    def connect(self, attempt: str) -> None:
+        """Makes the handles of the tables, and tables where there are none yet. A step that was traced before cannot be
+        used any more."""
+        placement = self._placement
         self._attempt = attempt
         # [groups][PS][tables]
         self._handles = [
@@ -145,8 +151,10 @@ class PsEmbeddingStore:
     def write_save(self, folder: str, step: int, base_step: int | None) -> tuple[StoredTable, ...]:
         return self._saves.write(folder, step, base_step)
 
-    def restore(self, levels: Mapping[str, Sequence[Level]], mode: str = "state") -> dict[str, int]:
-        return self._saves.restore(levels, mode)
+    def restore(
+        self, levels: Mapping[str, Sequence[Level]], mode: str = "state", only_ps: Collection[int] | None = None
+    ) -> dict[str, int]:
+        return self._saves.restore(levels, mode, only_ps)
 
     def table_names(self) -> list[str]:
         return [table for group in self._groups for table in group.tables]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, Union
 
@@ -70,7 +70,9 @@ class EmbeddingStore(Protocol):
     def write_save(self, folder: str, step: int, base_step: int | None) -> tuple[StoredTable, ...]:
         """Writes what was fixed below `folder`; may run beside training, on a thread of its own."""
 
-    def restore(self, levels: Mapping[str, Sequence[Level]], mode: str = "state") -> dict[str, int]:
+    def restore(
+        self, levels: Mapping[str, Sequence[Level]], mode: str = "state", only_ps: Collection[int] | None = None
+    ) -> dict[str, int]:
         """Puts stored tables into the store's, whatever the number of PS was then; rows that are there already are
         replaced.
 
@@ -78,6 +80,7 @@ class EmbeddingStore(Protocol):
           levels: by table, `Checkpoint.levels`; tables that are not named stay as they are.
           mode: `state`: all as it was; `warm`: the same for a training whose steps start anew; `embeddings`: like
             `warm`, but the embeddings alone, of rows of whatever width, type and slots.
+          only_ps: the tables of the other PS stay as they are. Default: all PS.
 
         Returns:
           Rows that were put in, by table.

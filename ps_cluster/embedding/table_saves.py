@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import tensorflow as tf
@@ -106,12 +106,15 @@ class TableSaves:
             for table in self._tables
         )
 
-    def restore(self, levels: Mapping[str, Sequence[Level]], mode: str = "state") -> dict[str, int]:
+    def restore(
+        self, levels: Mapping[str, Sequence[Level]], mode: str = "state", only_ps: Collection[int] | None = None
+    ) -> dict[str, int]:
         """Puts tables of a checkpoint into those of the store, whatever the number of PS was then.
 
         Args:
           levels: by table, `Checkpoint.levels`.
           mode: as in `ops.shards.restore_table`.
+          only_ps: the tables of the other PS stay as they are. Default: all PS.
 
         Returns:
           Rows by table that the files held; of deltas, rows that changed again count again.
@@ -126,11 +129,12 @@ class TableSaves:
         found = {table.name: 0 for table in tables}
         for depth in range(max((len(levels[table.name]) for table in tables), default=0)):
             at = [(table, levels[table.name][depth]) for table in tables if depth < len(levels[table.name])]
-            rows = iter(tf.function(self._restorer(at, mode), autograph=False)())
+            rows = iter(tf.function(self._restorer(at, mode, only_ps), autograph=False)())
             for table, level in at:
                 for shard in level.table.shards:
-                    restored = sum(int(next(rows)) for _ in self._owners(shard))
-                    if restored != shard.rows:
+                    owners = self._owners(shard, only_ps)
+                    restored = sum(int(next(rows)) for _ in owners)
+                    if restored != shard.rows and owners == self._owners(shard):
                         raise RunError(f"{level.path(shard)}: expected {shard.rows} rows, restored {restored}")
                     found[table.name] += restored
         return found
@@ -166,13 +170,15 @@ class TableSaves:
                     totals.append(shards.pack_table(keys, values, path, header, table.layout.dim, table.layout.slots))
         return tf.stack(totals)
 
-    def _restorer(self, at: Sequence[tuple[PlacedTable, Level]], mode: str) -> Callable[[], list[tf.Tensor]]:
+    def _restorer(
+        self, at: Sequence[tuple[PlacedTable, Level]], mode: str, only_ps: Collection[int] | None
+    ) -> Callable[[], list[tf.Tensor]]:
         def restore() -> list[tf.Tensor]:
             rows = []
             for table, level in at:
                 slot_values = () if table.is_native else _first_slot_values(table.layout)
                 for shard in level.table.shards:
-                    for ps in self._owners(shard):
+                    for ps in self._owners(shard, only_ps):
                         with tf.device(self._devices[ps]):
                             rows.append(
                                 shards.restore_table(
@@ -191,10 +197,11 @@ class TableSaves:
 
         return restore
 
-    def _owners(self, shard: Shard) -> list[int]:
-        """PS that own any key of a file."""
+    def _owners(self, shard: Shard, only_ps: Collection[int] | None = None) -> list[int]:
+        """PS, of `only_ps` where given, that own any key of a file."""
         num_ps = len(self._devices)
-        return [ps for ps in range(num_ps) if shards.owners_overlap(ps, num_ps, shard.ps, shard.num_ps)]
+        asked = range(num_ps) if only_ps is None else sorted(only_ps)
+        return [ps for ps in asked if shards.owners_overlap(ps, num_ps, shard.ps, shard.num_ps)]
 
     def _parts(self, native: bool) -> list[tuple[PlacedTable, int]]:
         return [(t, ps) for t in self._tables if t.is_native == native for ps in range(len(self._devices))]

@@ -296,6 +296,17 @@ def _checkpoints(draft: Draft) -> Iterator[Problem]:
             )
 
 
+def _failures(draft: Draft) -> Iterator[Problem]:
+    if draft.failures is None or draft.failures.recovery != "shard":
+        return
+    where = ("failures", "recovery")
+    if draft.training is not None and draft.training.sparse_updates == "asynchronous":
+        # Of a step that was interrupted nobody could say which shards have it.
+        yield Problem(where, "'job' beside 'sparse_updates: asynchronous'", "'shard'")
+    if draft.cluster is not None and draft.cluster.ps == 0:
+        yield Problem(where, "'job' where 'cluster.ps' is 0", "'shard'")
+
+
 def _sampling(draft: Draft) -> Iterator[Problem]:
     if draft.data is not None and draft.data.sampling is not None:
         yield from sampling_problems(draft.data.sampling, draft.data.label)
@@ -358,4 +369,5 @@ _RULES: tuple[Callable[[Draft], Iterator[Problem]], ...] = (
     _time,
     table_problems,
     _checkpoints,
+    _failures,
 )

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from models.config import ModelConfig
+from ps_cluster.job.failures_schema import Failures
 from ps_cluster.job.problems import Path
 from ps_cluster.job.schema import (
     Checkpoint,
@@ -41,6 +42,7 @@ class Draft:
     training: Training | None = None
     checkpoint: Checkpoint | None = None
     cluster: Cluster | None = None
+    failures: Failures | None = None
     output: str | None = None
 
 
@@ -58,6 +60,7 @@ def draft_of_job(job: Job) -> Draft:
         training=job.training,
         checkpoint=job.checkpoint,
         cluster=job.cluster,
+        failures=job.failures,
         output=job.output,
     )
 
@@ -94,6 +97,7 @@ def draft_of_values(values: Mapping[str, object], wrong: Collection[Path]) -> Dr
         training=section("training", Training),
         checkpoint=section("checkpoint", Checkpoint, Checkpoint()),
         cluster=section("cluster", Cluster, Cluster()),
+        failures=section("failures", Failures, Failures()),
         output=values["output"] if right("output") and isinstance(values.get("output"), str) else None,  # type: ignore[arg-type]
     )
 

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Union
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from models.config import ModelConfig
+from ps_cluster.job.failures_schema import Failures
 from ps_cluster.job.sampling_schema import Sampling, Time
 from ps_cluster.job.table_schema import Admission, Name, SparseOptimizer, Table, Width
 
@@ -334,6 +335,9 @@ class Job(_Section):
     )
     metrics: Metrics = Field(default_factory=Metrics, description="Figures that each process serves.")
     cluster: Cluster = Field(default_factory=Cluster, description="Processes of the job.")
+    failures: Failures = Field(
+        default_factory=Failures, description="What happens when a process dies, and how long anything is waited for."
+    )
     output: Text = Field(
         description="Folder for logs, checkpoint, TensorBoard events, report and SavedModel; relative to the "
         "job file's folder. Not the job file's own folder: a run may be told to overwrite it."

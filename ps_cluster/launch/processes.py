@@ -69,6 +69,7 @@ class Processes:
                 )
         except OSError as error:
             raise RunError(f"cannot start {name}: {error.filename or command[0]}: {error.strerror}") from None
+        self._ended.pop(name, None)  # an earlier one of that name, which was stopped
         self._members.append(_Member(name, process, log))
 
     def ended(self) -> list[Ended]:

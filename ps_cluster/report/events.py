@@ -178,6 +178,27 @@ def resume(*, step: int, checkpoint: str | None, rows_trained: int, rows_retrain
     return _event("resume", locals())
 
 
+def restart(
+    *, who: str, status: int, step: int, checkpoint_step: int, restarted: Sequence[str], restart: int, told: str
+) -> Event:
+    """A process has died and the run goes on from a checkpoint.
+
+    who: the process that the failure began with. status: how it ended; negative for a signal. step: the last that was
+    told before. checkpoint_step: of the newest checkpoint; 0: there is none. restarted: processes that start again.
+    restart: how many there have been, with this one. told: all of it in a line for a person.
+    """
+    return _event("restart", locals())
+
+
+def recovered(*, ps: Sequence[int], step: int, checkpoint_step: int, seconds: float) -> Event:
+    """The workers go on after step `step` with PS that were lost meanwhile, each with its part of the checkpoint of
+    `checkpoint_step`; 0: there was none, and their tables are empty. Without `ps` only the connection was lost.
+
+    seconds: from when the loss was noticed.
+    """
+    return _event("recovered", locals())
+
+
 def exported(*, path: str, size_bytes: int | None = None) -> Event:
     """The SavedModel lies at `path`."""
     return _event("exported", locals())
@@ -190,9 +211,11 @@ def done(
     steps: int | None = None,
     mfu: float | None = None,
     flops_per_row: float | None = None,
+    rows_retrained: int | None = None,
 ) -> Event:
     """The run has ended well. seconds: whole run; samples_per_second, mfu: means over training without start-up and
-    evaluation; flops_per_row: the model's operations for a row of training, lists at their mean length."""
+    evaluation; flops_per_row: the model's operations for a row of training, lists at their mean length;
+    rows_retrained: that were trained again, after failures."""
     return _event("done", locals())
 
 

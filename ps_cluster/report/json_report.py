@@ -205,7 +205,7 @@ def report_of(events: Iterable[Mapping[str, Any]]) -> Report:
             side: {name: read[name] for name in ReadingReport.model_fields} for side, read in status.reading.items()
         },
         "rows": step.get("rows"),
-        "rows_retrained": resume.get("rows_retrained", 0),
+        "rows_retrained": done.get("rows_retrained", resume.get("rows_retrained", 0)),
         "restarts": resume.get("restarts", 0),
         "steps": done.get("steps", step.get("step")),
         "seconds": done.get("seconds"),

@@ -37,7 +37,7 @@ class Renderer:
         kind = event["event"]
         if kind == "start":
             self._display.block(summary.head(event))
-        if kind in ("checkpoint", "checkpoint_failed", "warm_start", "resume"):
+        if kind in ("checkpoint", "checkpoint_failed", "warm_start", "resume", "restart", "recovered"):
             self._display.line(summary.line(event))
         if kind in ("start", "step", "phase", "done"):
             self._display.show(self._status, new_phase)

@@ -30,6 +30,8 @@ class Status:
         self.last[kind] = event
         if kind == "start" or kind == "step":
             self.phase = "train"
+        elif kind == "restart":
+            self.phase = "start"
         elif kind == "phase":
             self.phase = event["name"]
         elif kind == "reading":

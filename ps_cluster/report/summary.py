@@ -57,8 +57,15 @@ def head(start: Mapping[str, Any]) -> Block:
 
 
 def line(event: Mapping[str, Any]) -> str:
-    """A checkpoint that was written, or was not, or that tables or training start from, in one line."""
+    """A checkpoint that was written, or was not, or that tables or training start from, or a restart, in one line."""
+    if event["event"] == "restart":
+        return str(event["told"])
     step = f"step {count(event['step'])}"
+    if event["event"] == "recovered":
+        ps = " and ".join(f"PS {index}" for index in event["ps"])
+        part = f"its part of the checkpoint of step {count(event['checkpoint_step'])}"
+        what = f"{ps} with {part if event['checkpoint_step'] else 'empty tables'}" if ps else "the same PS"
+        return f"after {step}: training goes on with {what}, {float(event['seconds']):.1f} s after the loss"
     if event["event"] == "checkpoint_failed":
         return f"checkpoint of {step} NOT written: {event['problem']}"
     if event["event"] == "warm_start":
@@ -75,6 +82,12 @@ def line(event: Mapping[str, Any]) -> str:
     return f"checkpoint of {step}: {written}"
 
 
+def _retrained(last: Mapping[str, Mapping[str, Any]]) -> int:
+    """Rows that were trained again; of the last event of each kind that tells of them."""
+    told = last.get("done", {}).get("rows_retrained")
+    return int(told if told is not None else last.get("resume", {}).get("rows_retrained", 0))
+
+
 def result(status: Status) -> Block:
     """Figures, tables and places of a finished run."""
     last = status.last
@@ -88,10 +101,11 @@ def result(status: Status) -> Block:
         rows.append(("training", "   ".join(figures)))
         if experts := step.get("experts"):
             rows += [("experts" if not number else "", text) for number, text in enumerate(_experts(experts))]
-    if (resumed := last.get("resume")) and step:
-        restarts = counted(resumed["restarts"], "restart")
-        again = f"{counted(resumed['rows_retrained'], 'row')} trained again"
-        rows.append(("rows", _joined([f"{counted(step['rows'], 'row')} trained", again, restarts])))
+    resumed, retrained = last.get("resume", {}), _retrained(last)
+    if step and (resumed or retrained):
+        restarts = [counted(resumed["restarts"], "restart")] if resumed else []
+        again = f"{counted(retrained, 'row')} trained again"
+        rows.append(("rows", _joined([f"{counted(step['rows'], 'row')} trained", again, *restarts])))
     if found := last.get("evaluation"):
         figures = [
             f"AUC {figure(found['auc'])}" if found["auc"] is not None else "no AUC (one class only)",

@@ -27,6 +27,7 @@ from ps_cluster.report.progress import Renderer
 from ps_cluster.report.tensorboard import ScalarWriter
 from ps_cluster.train.batches import ReadCounts
 from ps_cluster.train.loop import Progress, Trained
+from ps_cluster.train.recovery import Recovered
 from ps_cluster.train.session import Session
 from ps_cluster.train.shares import Share
 from ps_cluster.train.state import TrainingState
@@ -219,6 +220,16 @@ class Teller:
             )
         )
 
+    def recovered(self, recovered: Recovered) -> None:
+        self._tell(
+            events.recovered(
+                ps=list(recovered.ps),
+                step=recovered.told.step,
+                checkpoint_step=recovered.checkpoint,
+                seconds=recovered.seconds,
+            )
+        )
+
     def saved(self, path: str, what: str) -> None:
         self._tell(events.saved(path=path, what=what))
 
@@ -256,6 +267,7 @@ class Teller:
                 steps=trained.state.step,
                 mfu=trained.mfu,
                 flops_per_row=trained.flops_per_row,
+                rows_retrained=trained.state.rows_retrained or None,
             )
         )
 

@@ -15,6 +15,7 @@ import tf_keras
 from ps_cluster.checkpoint.dense import dense_values, load_dense
 from ps_cluster.checkpoint.finding import folder_of, newest_checkpoint
 from ps_cluster.checkpoint.saver import Saver
+from ps_cluster.checkpoint.sole_writer import sole_writer
 from ps_cluster.checkpoint.storage import load_file_systems
 from ps_cluster.errors import RestartMe, RunError
 from ps_cluster.job.membership import Membership
@@ -33,12 +34,14 @@ from ps_cluster.train.last_step import LAST_STEP, LastStep, LastStepFile
 from ps_cluster.train.loop import begun, planned_steps, resumed, train
 from ps_cluster.train.peak import measured_peak
 from ps_cluster.train.periodic_saves import PeriodicSaves
+from ps_cluster.train.recovery import Recovery
 from ps_cluster.train.resume import restored, with_lost_steps
 from ps_cluster.train.session import Samples, Session, groups_of, samples_of
 from ps_cluster.train.shares import Share, share_of
 from ps_cluster.train.step import make_score_step
 from ps_cluster.train.trained_job import check_as_trained, meaning_of
 from ps_cluster.train.warm_start import warm_start
+from ps_cluster.train.watchdog import Watchdog
 from ps_cluster.train.work import first_work, resumed_work
 from ps_cluster.watch.serving import serve_figures
 from ps_cluster.watch.trace import TraceRequests
@@ -74,14 +77,25 @@ def run_worker(
     stream, told = (sys.stdout, events) if membership.index == 0 else (None, None)
     figures = WorkerFigures(membership.index, whole_job=membership.index == 0)
     serve_figures(job_file, membership, figures, figures.health)
-    with Teller(job_file, stream, told, figures) as teller, contextlib.ExitStack() as files:
+    limits = job_file.job.failures
+    with (
+        Teller(job_file, stream, told, figures) as teller,
+        contextlib.ExitStack() as files,
+        Watchdog(membership, limits) as watchdog,
+    ):
         teller.phase("start")
-        with joined(membership), readable_errors():
+        if membership.index == 0:
+            files.enter_context(sole_writer(job_file.checkpoints))
+        watchdog.at("joining the other workers")
+        with joined(membership, limits.wait_seconds) as ring, readable_errors():
             load_file_systems(*job_file.checkpoint_places)
-            devices = connect(membership)
+            watchdog.at("connecting to the PS")
+            devices = connect(membership, limits.wait_seconds)
+            watchdog.at("start of the training", long=True)
             if membership.index == 0 and membership.ps:
                 empty_tables(groups_of(job_file.job), job_file.job.name, devices, job_file.job.checkpoint.deltas > 0)
-            session = Session(job_file, membership, devices, attempt=agreed_attempt(membership.index))
+            attempt = agreed_attempt(membership.index)
+            session = Session(job_file, membership, devices, attempt=attempt)
             optimizer = make_dense_optimizer(job_file.job.optimizers.dense)
             with tf.device(devices.compute):
                 optimizer.build(session.model.trainable_variables)
@@ -112,11 +126,28 @@ def run_worker(
             saves = _saves(session, optimizer, train_samples, teller)
             if saved is not None:
                 saves.resumed(saved.step)
+            recovery = None
+            if limits.recovery == "shard":
+                tell = teller.recovered
+                recovery = Recovery(session, optimizer, membership, ring, watchdog, saves, attempt, tell)
             drain.defer()
             traces = TraceRequests(job_file.output) if session.rank == 0 else None
             trained = train(
-                session, work, state, optimizer, teller.step, peak, saves, drain, last_step, figures.clock, traces
+                session,
+                work,
+                state,
+                optimizer,
+                teller.step,
+                peak,
+                saves,
+                drain,
+                last_step,
+                figures.clock,
+                traces,
+                watchdog,
+                recovery,
             )
+            watchdog.at("end of the training", long=True)
             teller.trained()
             step, folder = trained.state.step, folder_of(job_file.checkpoints, trained.state.step)
             if not trained.drained:
@@ -130,11 +161,13 @@ def run_worker(
                 raise RestartMe(words)
             drain.end_at_once(words)
             if test_share is not None:
+                watchdog.at("evaluation", long=True)
                 teller.evaluation(evaluate_session(session, test_share, teller))
             total(np.ones(1, np.int64))  # nobody leaves the ring before all are done
+        watchdog.off()
         if membership.index == 0:
             teller.phase("export")
-            teller.exported(_export_in_a_fresh_process(job_file))
+            teller.exported(_export_in_a_fresh_process(job_file, limits.long_wait_seconds))
             teller.done(time.monotonic() - started, trained)
             if report is not None:
                 teller.write_report(report)
@@ -202,12 +235,15 @@ def _saves(
     return PeriodicSaves(saver, settings.every_steps, settings.every_minutes, others_wait, teller.checkpoint)
 
 
-def _export_in_a_fresh_process(job_file: JobFile) -> str:
+def _export_in_a_fresh_process(job_file: JobFile, limit_seconds: float) -> str:
     """Exports in a process of its own: this one's TensorFlow is tied to the cluster's devices."""
     environment = {**os.environ, PARENT_VARIABLE: str(os.getpid()), "CUDA_VISIBLE_DEVICES": "-1"}
     environment.pop("TF_CONFIG", None)
     command = [sys.executable, "-m", "ps_cluster", "export", job_file.path]
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True)
+    try:
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, timeout=limit_seconds)
+    except subprocess.TimeoutExpired:
+        raise RunError(f"export: `{' '.join(command[1:])}` did not end within {limit_seconds:g} s") from None
     if done.returncode != 0:
         raise RunError(f"export: `{' '.join(command[1:])}` ended with status {done.returncode}")
     return done.stdout.strip().splitlines()[-1]

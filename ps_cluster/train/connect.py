@@ -22,8 +22,12 @@ class Devices:
     compute: str
 
 
-def connect(membership: Membership) -> Devices:
-    """Connects this worker to all PS as a client of its own; workers do not know each other through TensorFlow.
+def connect(membership: Membership, wait_seconds: float = 300.0, attempt: str = "") -> Devices:
+    """Connects this worker to all PS as a client of its own; workers do not know each other through TensorFlow. A
+    connection that there was before is given up, with whatever this worker still had to send.
+
+    wait_seconds: limit of each wait. attempt: of several connections one after the other, which one; the same on all
+    workers.
 
     Every worker calls it, inside `joined`. Worker 0 connects first: a PS whose first two clients connect at the same
     moment builds its collective executor twice and leaves one client with the destroyed one, which kills the PS later
@@ -39,14 +43,15 @@ def connect(membership: Membership) -> Devices:
         return _devices((_HERE,), _HERE, bool(gpus))
     for index, address in enumerate(membership.ps):
         # TensorFlow waits for a missing PS without end and without a word; so it is asked only when all listen.
-        wait_until_reachable(f"PS {index}", address, f"worker {membership.index}")
+        wait_until_reachable(f"PS {index}", address, f"worker {membership.index}", wait_seconds)
+    note = f"worker 0 is connected{attempt and f' for {attempt}'}"
     if membership.index > 0:
-        wait_for_note(membership, "worker 0 is connected")
+        wait_for_note(membership, note, wait_seconds)
     cluster = tf.train.ClusterSpec({"ps": list(membership.ps), "worker": {membership.index: membership.address}})
     tf.config.experimental_connect_to_cluster(cluster, job_name="worker", task_index=membership.index, protocol="grpc")
     tf.config.list_logical_devices()  # connects now: the call before only said where to
     if membership.index == 0:
-        leave_note(membership, "worker 0 is connected")
+        leave_note(membership, note)
     ps = tuple(f"/job:ps/replica:0/task:{index}" for index in range(len(membership.ps)))
     return _devices(ps, f"/job:worker/replica:0/task:{membership.index}", bool(gpus))
 

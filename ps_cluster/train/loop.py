@@ -17,7 +17,7 @@ from ps_cluster.errors import RunError
 from ps_cluster.job.resolve import label_column
 from ps_cluster.metrics.window import WindowAuc, window_auc
 from ps_cluster.metrics.window_calibration import WindowCalibration, window_calibration
-from ps_cluster.train.batches import LookAhead, ReadCounts
+from ps_cluster.train.batches import Batch, LookAhead, ReadCounts
 from ps_cluster.train.collective import gathered, total
 from ps_cluster.train.drain import Drain
 from ps_cluster.train.expert_shares import ExpertShares, ExpertWindow
@@ -25,12 +25,14 @@ from ps_cluster.train.labels import check_labels
 from ps_cluster.train.last_step import LastStep, LastStepFile
 from ps_cluster.train.ledger import Consumed, Ledger
 from ps_cluster.train.periodic_saves import PeriodicSaves
+from ps_cluster.train.recovery import Recovery, StepTold, is_lost_peer
 from ps_cluster.train.schedule import Course, rate_factor
 from ps_cluster.train.session import Session
 from ps_cluster.train.state import TrainingState
-from ps_cluster.train.step import make_train_step
+from ps_cluster.train.step import StepResult, make_train_step
 from ps_cluster.train.step_time import Marks, StepClock, StepTime
 from ps_cluster.train.utilisation import Utilisation
+from ps_cluster.train.watchdog import Watchdog
 from ps_cluster.train.work import Work, reading_of
 from ps_cluster.watch.trace import TraceRequests
 
@@ -127,13 +129,16 @@ def train(
     last_step: LastStepFile | None = None,
     clock: StepClock | None = None,
     traces: TraceRequests | None = None,
+    watchdog: Watchdog | None = None,
+    recovery: Recovery | None = None,
 ) -> Trained:
     """Trains until every worker's data have ended, `max_steps` is reached, or a worker is asked to end; all workers
     stop at the same step.
 
     start: of `begun` or `resumed`. peak: operations per second that all workers' devices can do
     (`ps_cluster.train.peak`). last_step: is told each step. clock: measures this worker's steps; for whoever reads it
-    meanwhile. traces: looks after requests for them; on worker 0.
+    meanwhile. traces: looks after requests for them; on worker 0. watchdog: is told what goes on. recovery: what is
+    done when another process is lost; None: its error is raised.
     """
     training = session.job.training
     clock = clock or StepClock()
@@ -146,9 +151,10 @@ def train(
     if experts is not None and start.experts is not None:
         experts.restore(start.experts, start.experts_rows)
     losses = list(start.losses)
-    step, rows = start.step, start.rows
+    step, rows, retrained = start.step, start.rows, start.rows_retrained
     window_rows = counted_rows = 0
-    drained = False
+    broken_off: Batch | None = None  # of a step that is to be done again
+    started = window_started = time.monotonic()
     with LookAhead(work.share.spec, work.reads) as batches:
         if session.rank == 0:
             batches.counts += start.counts
@@ -160,6 +166,7 @@ def train(
                 start,
                 step=step,
                 rows=rows,
+                rows_retrained=retrained,
                 ledger=_left(start.ledger, batches.consumed),
                 counts=tuple(total(batches.counts).tolist()),
                 losses=tuple(losses),
@@ -169,99 +176,119 @@ def train(
                 experts_rows=of_experts[1],
             )
 
-        train_step = make_train_step(
-            session.job,
-            session.model,
-            session.store,
-            optimizer,
-            session.devices,
-            batches.element_spec,
-        )
-        started = window_started = time.monotonic()
-        workers_left = int(total(np.array([int(batches.has_next)], np.int64))[0])
-        while workers_left and step < (training.max_steps or step + 1):
-            step += 1
-            with clock.counts("input"):
-                batch = batches.take()
-            labels = np.asarray(batch.columns[session.job.data.label])
-            check_labels(labels, label_column(session.job.data.label), work.share.spec)
-            factor = rate_factor(session.job.schedule, start.course.at(step), start.course.total)
-            wishes = (saves is not None and saves.wanted, drain is not None and drain.asked)
-            sent = time.time()
-            result = train_step(
-                batch.columns,
-                tf.constant(step, tf.int64),
-                tf.constant(factor, tf.float32),
-                tf.constant(batches.has_next),
-                tf.constant(wishes, tf.float32),
+        def traced() -> Callable[..., StepResult]:
+            return make_train_step(
+                session.job, session.model, session.store, optimizer, session.devices, batches.element_spec
             )
-            clock.ran(sent, Marks(*result.marks.numpy().tolist()), time.time())
-            loss, step_rows, workers_left = float(result.loss), int(result.rows), int(result.workers_left)
-            save_wished, drained = (bool(wish) for wish in result.wishes.numpy())
-            if not math.isfinite(loss):
-                raise RunError(f"step {step}: the loss is {loss}: training has diverged; lower the learning rates")
-            window.add(result.logits.numpy(), labels)
-            calibration.add(result.logits.numpy(), labels, batch.columns.get(OFFSET))
-            losses.append((loss, step_rows))
-            utilisation.add(batch.columns, batch.rows)
-            if experts is not None and result.active is not None:
-                experts.add(result.active.numpy(), step_rows)
-            rows += step_rows
-            window_rows += step_rows
+
+        def done(now: StepTold, again: bool) -> None:
+            """Counts a step that is done, and tells of it."""
+            nonlocal step, rows, retrained, window_rows, counted_rows, started, window_started
+            step, rows, window_rows = now.step, rows + now.rows, window_rows + now.rows
+            retrained += now.rows if again else 0
+            losses.append((now.loss, now.rows))
             if step == start.step + 1:
                 started = window_started = time.monotonic()
                 window_rows = 0
             else:
-                counted_rows += step_rows
+                counted_rows += now.rows
             if last_step is not None:
-                last_step.write(LastStep(step, rows, start.rows_retrained, start.restarts))
-            clock.step_done(step, batch.rows)
-            if step % training.log_every_steps == 0 or not workers_left or step == training.max_steps:
-                now = time.monotonic()
-                counts = total(window.counts)
-                window_speed = window_rows / max(now - window_started, 1e-9)
-                window_steps, step_time = clock.window_of_all()
-                report(
-                    Progress(
-                        step=step,
-                        epoch=batch.epoch,
-                        rows=rows,
-                        loss=sum(loss * n for loss, n in losses) / max(sum(n for _, n in losses), 1),
-                        auc=window_auc(counts),
-                        samples_per_second=window_speed,
-                        rate_factor=factor,
-                        mfu=utilisation.at(window_speed),
-                        experts=experts.shares() if experts is not None else None,
-                        calibration=window_calibration(total(calibration.sums)),
-                        gradient_norm=float(result.gradient_norm),
-                        sparse_bytes=int(result.sparse_bytes),
-                        window_steps=window_steps,
-                        step_time=step_time,
-                        read=batches.counts_here(),
-                        staleness=clock.staleness_of_all() if training.sparse_updates == "asynchronous" else None,
-                    )
+                last_step.write(LastStep(step, rows, retrained, start.restarts))
+
+        train_step = traced()
+        started = window_started = time.monotonic()
+        told = StepTold(step, workers_left=int(total(np.array([int(batches.has_next)], np.int64))[0]))
+        while told.workers_left and not told.drained and step < (training.max_steps or step + 1):
+            again = broken_off is not None
+            if watchdog is not None:
+                watchdog.at(f"input of step {step + 1}")
+            with clock.counts("input"):
+                batch = broken_off = broken_off or batches.take()
+            labels = np.asarray(batch.columns[session.job.data.label])
+            check_labels(labels, label_column(session.job.data.label), work.share.spec)
+            factor = rate_factor(session.job.schedule, start.course.at(step + 1), start.course.total)
+            wishes = (saves is not None and saves.wanted, drain is not None and drain.asked)
+            if watchdog is not None:
+                watchdog.at(f"step {step + 1}")
+            sent = time.time()
+            try:
+                result = train_step(
+                    batch.columns,
+                    tf.constant(step + 1, tf.int64),
+                    tf.constant(factor, tf.float32),
+                    tf.constant(batches.has_next),
+                    tf.constant(wishes, tf.float32),
                 )
-                window.reset()
-                calibration.reset()
-                if experts is not None:
-                    experts.reset()
-                losses.clear()
-                window_rows, window_started = 0, now
-            if saves is not None:
-                with clock.counts("checkpoint"):
-                    if not drained and saves.due(step, save_wished):
-                        saves.begin(state())
-                    saves.tell_ended()
-            if traces is not None:
-                traces.between_steps(step)
-            if drained:
-                break
+                clock.ran(sent, Marks(*result.marks.numpy().tolist()), time.time())
+                save_wished, drained = (bool(wish) for wish in result.wishes.numpy())
+                told = StepTold(
+                    step + 1, float(result.loss), int(result.rows), int(result.workers_left), save_wished, drained
+                )
+                if not math.isfinite(told.loss):
+                    raise RunError(
+                        f"step {told.step}: the loss is {told.loss}: training has diverged; lower the learning rates"
+                    )
+                broken_off = None
+                done(told, again)
+                clock.step_done(step, batch.rows)
+                window.add(result.logits.numpy(), labels)
+                calibration.add(result.logits.numpy(), labels, batch.columns.get(OFFSET))
+                utilisation.add(batch.columns, batch.rows)
+                if experts is not None and result.active is not None:
+                    experts.add(result.active.numpy(), told.rows)
+                if step % training.log_every_steps == 0 or not told.workers_left or step == training.max_steps:
+                    now = time.monotonic()
+                    counts = total(window.counts)
+                    window_speed = window_rows / max(now - window_started, 1e-9)
+                    window_steps, step_time = clock.window_of_all()
+                    report(
+                        Progress(
+                            step=step,
+                            epoch=batch.epoch,
+                            rows=rows,
+                            loss=sum(loss * n for loss, n in losses) / max(sum(n for _, n in losses), 1),
+                            auc=window_auc(counts),
+                            samples_per_second=window_speed,
+                            rate_factor=factor,
+                            mfu=utilisation.at(window_speed),
+                            experts=experts.shares() if experts is not None else None,
+                            calibration=window_calibration(total(calibration.sums)),
+                            gradient_norm=float(result.gradient_norm),
+                            sparse_bytes=int(result.sparse_bytes),
+                            window_steps=window_steps,
+                            step_time=step_time,
+                            read=batches.counts_here(),
+                            staleness=clock.staleness_of_all() if training.sparse_updates == "asynchronous" else None,
+                        )
+                    )
+                    window.reset()
+                    calibration.reset()
+                    if experts is not None:
+                        experts.reset()
+                    losses.clear()
+                    window_rows, window_started = 0, now
+                if saves is not None:
+                    with clock.counts("checkpoint"):
+                        if not told.drained and saves.due(step, told.save_wished):
+                            saves.begin(state())
+                        saves.tell_ended()
+                if traces is not None:
+                    traces.between_steps(step)
+            except Exception as error:
+                if recovery is None or not is_lost_peer(error):
+                    raise
+                furthest = recovery.after(error, told)
+                if furthest.step > step:  # others have finished the step that was broken off here
+                    broken_off = None
+                    done(furthest, again)
+                told = furthest
+                train_step = traced()
         seconds = time.monotonic() - started
         speed = counted_rows / max(seconds, 1e-9)
         ended = state()
         return Trained(
             ended,
-            drained,
+            told.drained,
             seconds,
             speed,
             utilisation.at(speed),

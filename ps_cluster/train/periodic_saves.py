@@ -41,10 +41,12 @@ class PeriodicSaves:
         self._saved_step: int | None = None  # of the checkpoint that training has begun from
         self._others_wait = others_wait
         self._tell = tell
+        self.newest: int | None = None
+        """Worker 0: step of the newest whole checkpoint of this training; None: there is none."""
 
     def resumed(self, step: int) -> None:
         """The state after `step` steps lies in a checkpoint already."""
-        self._saved_step = step
+        self._saved_step = self.newest = step
 
     @property
     def wanted(self) -> bool:
@@ -73,7 +75,19 @@ class PeriodicSaves:
         """Tells of saves that have ended."""
         if self._saver is not None:
             for outcome in self._saver.outcomes():
-                self._tell(outcome)
+                self._take(outcome)
+
+    def settle(self) -> None:
+        """Worker 0: waits for the save that is being written; the next one is full, whatever the tables say by then."""
+        assert self._saver is not None
+        self._saver.wait()
+        self._saver.forget_base()
+        self.tell_ended()
+
+    def _take(self, outcome: Saved | NotSaved) -> None:
+        if isinstance(outcome, Saved):
+            self.newest = outcome.step
+        self._tell(outcome)
 
     def finish(self, state: TrainingState) -> str:
         """Worker 0: saves the state after the last step unless that has been begun; returns the checkpoint's folder.
@@ -84,5 +98,5 @@ class PeriodicSaves:
         assert self._saver is not None
         if state.step != self._saved_step:
             for outcome in self._saver.save(state.step, state):
-                self._tell(outcome)
+                self._take(outcome)
         return self._saver.folder(state.step)

@@ -12,6 +12,7 @@ import time
 
 from ps_cluster.launch.pdeathsig import die_with_launcher
 from ps_cluster.report.events import step as step_event
+from ps_cluster.train.last_step import LAST_STEP, LastStep, LastStepFile
 
 
 class UnavailableError(Exception):
@@ -22,7 +23,7 @@ def main() -> None:
     die_with_launcher()
     role, index, mode, tag = sys.argv[1:5]
     flags = sys.argv[5:]
-    print(f"{role} {index} runs as {mode}", flush=True)
+    print(f"{role} {index} runs as {mode}{' again' if '--resume' in flags else ''}", flush=True)
     config = json.loads(os.environ["TF_CONFIG"])
     assert config["task"] == {"type": role, "index": int(index)}
     with socket.socket() as server:
@@ -59,6 +60,27 @@ def act(mode: str, flags: list[str], tag: str) -> None:
     elif mode == "suicide":
         time.sleep(0.3)
         os.kill(os.getpid(), signal.SIGKILL)
+    elif mode == "trains, then dies":  # of a run that goes on it does the rest
+        write_events(flags, 3)
+        time.sleep(0.3)
+        if "--resume" not in flags:
+            os.kill(os.getpid(), signal.SIGKILL)
+    elif mode == "trains, then always dies":
+        write_events(flags, 3)
+        time.sleep(0.3)
+        sys.exit(75)
+    elif mode == "trains for long":
+        write_events(flags, 3)
+        time.sleep(4)
+    elif mode == "finishes when asked again":
+        if "--resume" not in flags:
+            time.sleep(300)
+    elif mode == "dies once":  # as a PS, which is not told that it is not the first
+        if (again := os.path.join(tag, "died")) and not os.path.exists(again):
+            time.sleep(1)
+            open(again, "w").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(300)
     elif mode == "leave":
         sys.exit(0)
     elif mode == "parent":
@@ -82,8 +104,11 @@ def act(mode: str, flags: list[str], tag: str) -> None:
 def write_events(flags: list[str], count: int) -> None:
     if "--events" not in flags:
         return
-    with open(flags[flags.index("--events") + 1], "a", encoding="utf-8") as events:
+    path = flags[flags.index("--events") + 1]
+    last = LastStepFile(os.path.join(os.path.dirname(path), LAST_STEP))
+    with open(path, "a", encoding="utf-8") as events:
         for step in range(1, count + 1):
+            last.write(LastStep(step, 8 * step, 0, 0))
             event = step_event(step=step, epoch=1, loss=0.5, samples_per_second=100.0, rows=8 * step)
             events.write(json.dumps(event) + "\n")
     if "--report" in flags:

@@ -23,8 +23,8 @@ run_ps(from_tf_config(os.environ["TF_CONFIG"], "ps"), libraries=[])
 """
 
 
-def job_file(output: str, ps: int, workers: int, **cluster: object) -> JobFile:
-    """A small job for `ps` PS and `workers` workers."""
+def job_file(output: str, ps: int, workers: int, failures: dict | None = None, **cluster: object) -> JobFile:
+    """A small job for `ps` PS and `workers` workers, which ends with its first failure unless `failures` says else."""
     job = Job.model_validate(
         {
             "name": "small",
@@ -37,6 +37,7 @@ def job_file(output: str, ps: int, workers: int, **cluster: object) -> JobFile:
             },
             "training": {"batch_size": 8},
             "cluster": {"ps": ps, "workers": workers, **cluster},
+            "failures": failures or {"max_restarts": 0},
             "output": output,
         }
     )
@@ -55,7 +56,7 @@ def main() -> int:
     count = {role: sum(name.startswith(role) for name in modes) for role in ("ps", "worker")}
     try:
         return run_local(
-            job_file(output, count["ps"], count["worker"]),
+            job_file(output, count["ps"], count["worker"], json.loads(os.environ.get("DRIVER_FAILURES", "null"))),
             overwrite="--overwrite" in sys.argv,
             report=os.environ.get("DRIVER_REPORT"),
             command=command,

@@ -12,7 +12,6 @@ import pytest
 from ps_cluster.errors import RunError
 from ps_cluster.job.membership import Membership
 from ps_cluster.launch.ports import reserved_addresses
-from ps_cluster.train import notes, reach
 from ps_cluster.train.collective import _serve_rendezvous
 from ps_cluster.train.notes import leave_note, wait_for_note
 from ps_cluster.train.reach import wait_until_reachable
@@ -41,7 +40,7 @@ def test_a_note_is_waited_for(rendezvous: str) -> None:
     found = threading.Event()
 
     def wait() -> None:
-        wait_for_note(member(rendezvous), "worker 0 is connected")
+        wait_for_note(member(rendezvous), "worker 0 is connected", 60)
         found.set()
 
     reader = threading.Thread(target=wait)
@@ -51,18 +50,17 @@ def test_a_note_is_waited_for(rendezvous: str) -> None:
     leave_note(member(rendezvous, 0), "worker 0 is connected")
     assert found.wait(10)
     reader.join()
-    wait_for_note(member(rendezvous), "another note")
+    wait_for_note(member(rendezvous), "another note", 60)
 
 
-def test_waiting_for_a_note_in_vain_names_it(rendezvous: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notes, "_WAIT_SECONDS", 0.2)
-    with pytest.raises(RunError, match="worker 1: waited 0 s for: worker 0 is connected"):
-        wait_for_note(member(rendezvous), "worker 0 is connected")
+def test_waiting_for_a_note_in_vain_names_it(rendezvous: str) -> None:
+    with pytest.raises(RunError, match=r"worker 1: waited 0\.2 s for: worker 0 is connected"):
+        wait_for_note(member(rendezvous), "worker 0 is connected", 0.2)
 
 
 def test_a_rendezvous_that_is_gone_is_named(address: str) -> None:
     with pytest.raises(RunError, match=r"worker 1: worker 0's rendezvous is gone: .*refused"):
-        wait_for_note(member(address), "worker 0 is connected")
+        wait_for_note(member(address), "worker 0 is connected", 60)
 
 
 def test_a_single_worker_leaves_no_note() -> None:
@@ -81,11 +79,10 @@ def test_a_port_that_listens_later_is_reached(address: str) -> None:
 
         thread = threading.Thread(target=listen)
         thread.start()
-        wait_until_reachable("PS 0", address, "worker 1")
+        wait_until_reachable("PS 0", address, "worker 1", 60)
         thread.join()
 
 
-def test_who_did_not_answer_is_named(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reach, "_START_SECONDS", 0.2)
-    with pytest.raises(RunError, match=f"worker 1: PS 0 at {address} did not answer within 0 s: .*refused"):
-        wait_until_reachable("PS 0", address, "worker 1")
+def test_who_did_not_answer_is_named(address: str) -> None:
+    with pytest.raises(RunError, match=rf"worker 1: PS 0 at {address} did not answer within 0\.2 s: .*refused"):
+        wait_until_reachable("PS 0", address, "worker 1", 0.2)

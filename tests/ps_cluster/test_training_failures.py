@@ -28,7 +28,8 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Run]]:
     def started(**changes: Any) -> Run:
         if not (tmp_path / "train.orc").exists():
             small_cluster.write_samples(tmp_path)
-        runs.append(small_cluster.start(tmp_path, job(**changes)))
+        # Of the first failure; what a job does after it: tests/ps_cluster/chaos.
+        runs.append(small_cluster.start(tmp_path, job(**{"failures": {"max_restarts": 0}, **changes})))
         return runs[-1]
 
     yield started

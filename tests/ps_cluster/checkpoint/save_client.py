@@ -39,7 +39,9 @@ def main() -> None:
     tf.config.experimental_connect_to_cluster(cluster, job_name="worker", task_index=0, protocol="grpc")
     devices = [f"/job:ps/replica:0/task:{index}/device:CPU:0" for index in range(len(addresses))]
     worker = "/job:worker/replica:0/task:0/device:CPU:0"
-    {"meanwhile": save_meanwhile, "killed": die_in_a_save, "reshard": reshard}[what](folder, devices, worker)
+    {"meanwhile": save_meanwhile, "killed": die_in_a_save, "reshard": reshard, "refill": refill}[what](
+        folder, devices, worker
+    )
     print("done", flush=True)
     os._exit(0)
 
@@ -133,6 +135,31 @@ def reshard(folder: str, devices: list[str], worker: str) -> None:
         store.restore(checkpoint.levels_of(store.table_names()))
         saver_of(os.path.join(folder, name), store).save(number)
         source = name
+
+
+def refill(folder: str, devices: list[str], worker: str) -> None:
+    """Trains on 3 PS and saves in full and what changed then; restores that into PS 1 of another store alone, saves."""
+    import tensorflow as tf
+
+    from ps_cluster.checkpoint.finding import newest_checkpoint
+    from ps_cluster.train.ps_marks import mark, unmarked
+    from tests.ps_cluster.stores import store_of
+
+    store = store_of(groups(), devices, "whole", worker, deltas=True)
+    step = trained_step(store)
+    saver = saver_of(os.path.join(folder, "whole"), store, deltas=1)
+    for number in (1, 2):
+        step(tf.constant(ids_of(number)), tf.constant(number, tf.int64))
+        saver.begin(number)
+        saver.wait()
+    store = store_of(groups(), devices, "part", worker)
+    checkpoint = newest_checkpoint(os.path.join(folder, "whole"), devices)
+    store.restore(checkpoint.levels_of(store.table_names()), only_ps=[1])
+    saver_of(os.path.join(folder, "part"), store).save(number)
+    assert unmarked(devices, "part") == [0, 1, 2]
+    mark(devices[:2], "part")
+    assert unmarked(devices, "part") == [2]
+    assert unmarked(devices, "whole") == [0, 1, 2]
 
 
 if __name__ == "__main__":

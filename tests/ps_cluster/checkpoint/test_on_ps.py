@@ -100,6 +100,16 @@ def test_rows_move_from_4_ps_over_3_to_1_bit_for_bit(cluster: tuple, tmp_path: P
             assert all(owner_of(key, table_salt("user"), num_ps) == shard.ps for key in keys)
 
 
+def test_one_ps_is_refilled_and_the_others_stay_as_they_are(cluster: tuple, tmp_path: Path) -> None:
+    ps, workers = cluster
+    done = run_client("refill", tmp_path, ps[1:], workers[3])
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+    whole, part = (rows_in(newest_checkpoint(str(tmp_path / name))) for name in ("whole", "part"))
+    own = {key: row for key, row in whole.items() if owner_of(key, table_salt("user"), 3) == 1}
+    assert part == own
+    assert 0 < len(own) < len(whole)
+
+
 def test_a_worker_killed_in_a_save_leaves_the_checkpoint_before(
     cluster: tuple, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
