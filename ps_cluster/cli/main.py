@@ -17,6 +17,7 @@ from ps_cluster.cli import (
     doctor,
     evaluate,
     export,
+    plan,
     ps,
     schema,
     score,
@@ -30,7 +31,7 @@ from ps_cluster.errors import RESTART, RestartMe, RunError, UserError
 
 # In the order of the help text. A module has `add_parser(subparsers)`, which sets `run` as its parser's
 # default; it imports what is slow to import only inside `run`.
-COMMANDS = (data, train, ps, worker, status, doctor, trace, evaluate, export, apply, score, table, schema, check)
+COMMANDS = (data, plan, train, ps, worker, status, doctor, trace, evaluate, export, apply, score, table, schema, check)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,0 +1,92 @@
+"""A plan beside what a finished run says of itself: each figure's error."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ps_cluster.errors import UserError
+from ps_cluster.plan.plan import Plan
+from ps_cluster.plan.text import shown
+from ps_cluster.plan.types import Facts
+
+
+@dataclass(frozen=True)
+class Compared:
+    """error: predicted over measured, minus 1."""
+
+    name: str
+    predicted: float
+    measured: float
+    unit: str
+
+    @property
+    def error(self) -> float:
+        return self.predicted / self.measured - 1 if self.measured else (0.0 if not self.predicted else float("inf"))
+
+
+def read_report(path: str) -> dict[str, Any]:
+    """A report of a run, `--report` of `ps-cluster train`. Raises UserError."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
+    except FileNotFoundError:
+        raise UserError(f"{path}: expected a report of a run, found no file") from None
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: expected a report of a run, found: {error}") from None
+    if not isinstance(found, dict) or not isinstance(found.get("tables"), list):
+        raise UserError(f"{path}: expected a report of a run with its tables, found other JSON")
+    return found
+
+
+def compare(facts: Facts, plan: Plan, report: Mapping[str, Any]) -> list[Compared]:
+    """What both tell of."""
+    return [one for one in _pairs(facts, plan, report) if one.measured is not None]
+
+
+def _pairs(facts: Facts, plan: Plan, report: Mapping[str, Any]) -> Iterator[Compared]:
+    for table in report["tables"]:
+        section = plan.tables.get(table["name"])
+        if section is None:
+            continue
+        name = table["name"]
+        yield Compared(f"{name}: rows", section["rows"].value, table["rows"], "rows")
+        yield Compared(f"{name}: payload_bytes", section["payload_bytes"].value, table["bytes"], "B")
+        counted = table.get("statistics")
+        if not counted:
+            continue
+        places = len(counted["ps"])
+        yield Compared(f"{name}: memory_bytes", section["bytes_per_ps"].value * places, counted["memory_bytes"], "B")
+        if counted["counted_ids"] and "counted_ids" in section:
+            yield Compared(f"{name}: counted_ids", section["counted_ids"].value, counted["counted_ids"], "ids")
+        fullest = max((share["rows"] for share in counted["ps"]), default=0)
+        if fullest:
+            yield Compared(
+                f"{name}: rows of the fullest PS",
+                section["rows"].value / places * plan.server["unevenness"].value, fullest, "rows",
+            )  # fmt: skip
+        for tier in table.get("tiers", []):
+            predicted = section.get(f"rows_of_{tier['dim']}")
+            if predicted is not None:
+                yield Compared(f"{name}: rows of {tier['dim']}", predicted.value, tier["rows"], "rows")
+    if report.get("dense_parameters"):
+        yield Compared("dense_parameters", facts.dense.parameters, report["dense_parameters"], "numbers")
+    if report.get("flops_per_row"):
+        yield Compared("flops_per_row", facts.dense.flops_per_row, report["flops_per_row"], "operations")
+    if report.get("steps") and report.get("epochs"):
+        yield Compared("steps", plan.time["steps"].value * report["epochs"], report["steps"], "steps")
+    if report.get("samples_per_second"):
+        yield Compared("samples_per_second", plan.time["rows_per_second"].value, report["samples_per_second"], "rows/s")
+
+
+def comparison_text(found: list[Compared]) -> str:
+    """A line for each figure."""
+    lines = [
+        f"  {one.name}: predicted {shown(one.predicted, one.unit)}, measured {shown(one.measured, one.unit)}, "
+        f"error {one.error:+.1%}"
+        for one in found
+    ]
+    worst = max((abs(one.error) for one in found), default=0.0)
+    return "\n".join(["prediction and run", *lines, f"  largest error {worst:.1%} of {len(found)} figures"])

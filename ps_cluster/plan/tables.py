@@ -1,0 +1,233 @@
+"""Rows and bytes of one table at the horizon."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ps_cluster.plan import native_memory as native
+from ps_cluster.plan.figure import Figure, figure, given, total
+from ps_cluster.plan.types import Cluster, TableLoad, TableShape
+
+_ALL_OF_THEM = "how often ids come is not known: as if every id had reached the threshold"
+
+
+def rows_figures(shape: TableShape, load: TableLoad, rows: float, cluster: Cluster) -> dict[str, Figure]:
+    """Ids and rows of a table after `rows` rows of samples, `rows` of them by tier, and ids that are only counted."""
+    found: dict[str, Figure] = {}
+    occurrences = figure(
+        "ids", "sample_rows * ids_per_row", load.source, sample_rows=rows, ids_per_row=load.occurrences_per_row
+    )
+    found["occurrences"] = occurrences
+    if load.rows is not None:
+        found["ids"] = found["rows"] = given("rows", "rows", load.rows, load.source)
+        return found
+    if load.growth is None:
+        found["ids"] = given("ids", "ids", load.ids or 0, load.source)
+    else:
+        found["ids"] = _reached(load, occurrences, 1)
+    found["rows"] = _admitted(shape, load, found["ids"], occurrences, cluster)
+    found["rows"] = _not_evicted(shape, load, found["rows"], occurrences, cluster)
+    if shape.admission == "exact" and shape.threshold > 1:
+        found["counted_ids"] = figure(
+            "ids", "max(ids - rows, 0)", "ids without a row, which are counted", ids=found["ids"], rows=found["rows"]
+        )
+    if len(shape.tiers) > 1:
+        found |= _by_tier(shape, load, found["rows"], occurrences, cluster)
+    return found
+
+
+def _reached(load: TableLoad, occurrences: Figure, times: float) -> Figure:
+    assert load.growth is not None
+    return figure(
+        "ids",
+        "ids_at_least(occurrences, times, rates, ids, new)",
+        f"{load.source}; fitted to {load.growth.occurrences:,.0f} occurrences",
+        occurrences=occurrences,
+        times=times,
+        rates=load.growth.rates,
+        ids=load.growth.ids,
+        new=load.growth.new_at_least(int(times)),
+    )
+
+
+def _times(threshold: int, cluster: Cluster) -> int:
+    """Occurrences in the samples that are `threshold` of training, which counts each once per epoch."""
+    return max(-(-threshold // cluster.epochs), 1)
+
+
+def _admitted(shape: TableShape, load: TableLoad, ids: Figure, occurrences: Figure, cluster: Cluster) -> Figure:
+    if shape.admission == "none" or (shape.admission != "probability" and shape.threshold <= 1):
+        return figure("rows", "ids", ids=ids)
+    if load.growth is None:
+        return figure("rows", "ids", _ALL_OF_THEM, ids=ids)
+    if shape.admission == "probability":
+        return figure(
+            "rows",
+            "ids_at_least(occurrences * epochs * probability, 1, rates, ids, new)",
+            "each occurrence gives the id its row with that probability",
+            occurrences=occurrences, epochs=cluster.epochs, probability=shape.probability,
+            rates=load.growth.rates, ids=load.growth.ids, new=load.growth.new_at_least(1),
+        )  # fmt: skip
+    reached = _reached(load, occurrences, _times(shape.threshold, cluster))
+    if shape.admission == "exact":
+        return reached
+    counters, hashes = native.bloom_shape(shape.capacity, shape.error)
+    return figure(
+        "rows",
+        "reached + (ids - reached) * (1 - exp(-hashes * ids / counters)) ** hashes",
+        "with ids whose counters all belong to others too: at most, they need so many more occurrences themselves",
+        reached=reached, ids=ids, hashes=hashes, counters=counters * native.BLOOM_SEGMENTS,
+    )  # fmt: skip
+
+
+def _not_evicted(shape: TableShape, load: TableLoad, rows: Figure, occurrences: Figure, cluster: Cluster) -> Figure:
+    if load.growth is None:
+        return rows
+    batch = cluster.batch_rows * cluster.workers
+    windows: dict[str, float] = {}
+    if shape.max_age_steps:
+        windows["rows that came within max_age_steps"] = float(shape.max_age_steps) * batch
+    if shape.min_frequency and shape.half_life_steps:
+        windows["rows whose decayed frequency is not below min_frequency"] = shape.half_life_steps / 0.6931 * batch
+    for words, window in windows.items():
+        least = max(shape.min_frequency, 1.0) if "decayed" in words else 1.0
+        rows = figure(
+            "rows",
+            "min(rows, ids_at_least(window_rows * ids_per_row, times, rates, ids, new))",
+            f"{words}; any stretch of the log is taken to be like its beginning",
+            rows=rows, window_rows=window, ids_per_row=load.occurrences_per_row, times=least,
+            rates=load.growth.rates, ids=load.growth.ids, new=load.growth.new_at_least(int(least)),
+        )  # fmt: skip
+    return rows
+
+
+def _by_tier(
+    shape: TableShape, load: TableLoad, rows: Figure, occurrences: Figure, cluster: Cluster
+) -> dict[str, Figure]:
+    if load.growth is None:
+        return {
+            f"rows_of_{dim}": figure("rows", "rows" if number == 0 else "0", _ALL_OF_THEM, rows=rows)
+            for number, (dim, _) in enumerate(reversed(shape.tiers))
+        }
+    from_here = [rows]
+    for _, least in shape.tiers[1:]:
+        reached = _reached(load, occurrences, _times(max(least, 1), cluster))
+        from_here.append(figure("rows", "min(rows, reached)", rows=rows, reached=reached))
+    found = {}
+    for number, (dim, _) in enumerate(shape.tiers):
+        above = from_here[number + 1] if number + 1 < len(from_here) else 0
+        found[f"rows_of_{dim}"] = figure(
+            "rows", "reached - reached_next", "ids that have reached this tier, not the next",
+            reached=from_here[number], reached_next=above,
+        )  # fmt: skip
+    return found
+
+
+def bytes_figures(shape: TableShape, rows: Mapping[str, Figure], ps: int) -> dict[str, Figure]:
+    """Bytes of a table on one of `ps` PS and over all of them."""
+    tiers = _tiers(shape, rows)
+    found = {
+        "embedding_bytes": figure(
+            "B",
+            " + ".join(f"rows_of_{dim} * {dim} * value_bytes" for dim in tiers),
+            "embeddings alone, over all PS",
+            **{f"rows_of_{dim}": one for dim, one in tiers.items()}, value_bytes=shape.value_bytes,
+        ),
+    }  # fmt: skip
+    payload = {dim: 16 + native.row_bytes(dim, shape.slots, shape.value_bytes) for dim in tiers}
+    found["payload_bytes"] = figure(
+        "B",
+        " + ".join(f"rows_of_{dim} * {payload[dim]}" for dim in tiers),
+        f"keys, frequencies, last steps, embeddings and {shape.slots} slots of all rows, over all PS",
+        **{f"rows_of_{dim}": one for dim, one in tiers.items()},
+    )
+    if shape.engine != "native":
+        floats = shape.width * (1 + shape.slots) + 2
+        found["bytes_per_ps"] = figure(
+            "B", "cuckoo_bytes(rows / ps, row_floats)", "TFRA's cuckoo table", rows=rows["rows"], ps=ps,
+            row_floats=floats,
+        )  # fmt: skip
+        found["peak_bytes_per_ps"] = figure(
+            "B",
+            "bytes_per_ps * 1.5",
+            "while it doubles, the old table is there too",
+            bytes_per_ps=found["bytes_per_ps"],
+        )
+        return found
+    found |= _native_bytes(shape, rows, tiers, ps)
+    return found
+
+
+def _tiers(shape: TableShape, rows: Mapping[str, Figure]) -> dict[int, Figure]:
+    if len(shape.tiers) == 1 or f"rows_of_{shape.width}" not in rows:
+        return {shape.width: rows["rows"]}
+    return {dim: rows[f"rows_of_{dim}"] for dim, _ in shape.tiers}
+
+
+def _native_bytes(
+    shape: TableShape, rows: Mapping[str, Figure], tiers: Mapping[int, Figure], ps: int
+) -> dict[str, Figure]:
+    widest = native.row_stride(shape.width, shape.slots, shape.value_bytes, shape.with_hour)
+    sub_tables, unit = native.sub_tables_of(shape.max_bytes, widest)
+    spread = sub_tables
+    if shape.admission == "bloom" and shape.threshold > 1:
+        spread = max(min(sub_tables, native.BLOOM_SEGMENTS // ps), 1)
+    cut = {"ps": ps, "sub_tables": spread, "unit": unit}
+    parts: dict[str, Figure] = {}
+    for dim, one in tiers.items():
+        stride = native.row_stride(dim, shape.slots, shape.value_bytes, shape.with_hour)
+        parts[f"slabs_of_{dim}"] = figure(
+            "B", "slab_bytes(rows / ps, stride, sub_tables, unit)",
+            f"rows of {stride} bytes: header, {dim} values, slots; in slabs", rows=one, stride=stride, **cut,
+        )  # fmt: skip
+    counted = rows.get("counted_ids")
+    if counted is not None:
+        parts["slabs_of_counts"] = figure(
+            "B", "slab_bytes(ids / ps, stride, sub_tables, unit)", "ids that are only counted", ids=counted,
+            stride=native.row_stride(0, 0, 4, shape.with_hour), **cut,
+        )  # fmt: skip
+    parts["index"] = figure(
+        "B", "index_bytes((rows + counted) / ps, sub_tables, unit)", rows=rows["rows"],
+        counted=counted if counted is not None else 0, **cut,
+    )  # fmt: skip
+    if shape.admission == "bloom" and shape.threshold > 1:
+        parts["bloom"] = figure(
+            "B", "bloom_bytes(capacity, error, threshold, ps)", capacity=shape.capacity, error=shape.error,
+            threshold=shape.threshold, ps=ps,
+        )  # fmt: skip
+    parts["sub_tables"] = figure(
+        "B", "sub_tables * (of_one + classes * of_class) + segments * of_segment",
+        sub_tables=sub_tables, of_one=native.SUB_TABLE_BYTES, classes=1 + len(shape.tiers),
+        of_class=native.CLASS_BYTES, segments=native.BLOOM_SEGMENTS if "bloom" in parts else 0,
+        of_segment=native.BLOOM_SEGMENT_BYTES,
+    )  # fmt: skip
+    whole = total("B", parts, "what the table itself counts as its memory on a PS")
+    if shape.max_bytes:
+        whole = figure("B", "min(needed, max_bytes)", "new rows push out others at the limit", needed=whole,
+                       max_bytes=shape.max_bytes)  # fmt: skip
+    found = {f"{name}_per_ps": one for name, one in parts.items()}
+    found["bytes_per_ps"] = whole
+    # The index of one sub-table at a time grows, in place: what is there twice meanwhile is one sub-table's list.
+    found["peak_bytes_per_ps"] = figure(
+        "B", "arena_bytes(bytes_per_ps)", "resident: the arena's newest block is half used; growth adds little",
+        bytes_per_ps=whole,
+    )  # fmt: skip
+    return found
+
+
+def checkpoint_figure(shape: TableShape, rows: Mapping[str, Figure]) -> Figure:
+    """Bytes of a table in a full checkpoint, over all PS."""
+    meta = 16 + (4 if shape.with_hour and shape.engine == "native" else 0)
+    tiers = _tiers(shape, rows)
+    terms = [f"rows_of_{dim} * {meta + native.row_bytes(dim, shape.slots, shape.value_bytes)}" for dim in tiers]
+    inputs = {f"rows_of_{dim}": one for dim, one in tiers.items()}
+    if "counted_ids" in rows:
+        terms.append(f"counted_ids * {meta}")
+        inputs["counted_ids"] = rows["counted_ids"]
+    if shape.admission == "bloom" and shape.threshold > 1:
+        terms.append("bloom")
+        inputs["bloom"] = figure(
+            "B", "bloom_bytes(capacity, error, threshold, 1)", capacity=shape.capacity, error=shape.error,
+            threshold=shape.threshold,
+        )  # fmt: skip
+    return figure("B", " + ".join(terms), "a row's key, step and frequency, embedding and slots", **inputs)
