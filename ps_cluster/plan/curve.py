@@ -26,7 +26,7 @@ _BIN = 1.08
 """Ids that came more often are put together where their counts differ by less than this factor."""
 _LEAST = 1e-5
 _RATES = 100
-_GRID, _ROUNDS, _CLOSER = 15, 20, 0.7
+_GRID, _ROUNDS, _CLOSER = 13, 18, 0.7
 
 
 @dataclass(frozen=True)

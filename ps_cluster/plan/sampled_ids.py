@@ -18,7 +18,7 @@ class Mixing:
     """How the trainer's batches are drawn from stripes.
 
     batch_rows: of a worker. window_rows: rows that are mixed before a batch is drawn; 0: batches are runs of the file.
-    slices: parts into which the rows of a stripe are dealt, which come at times of their own. total_rows: of the log.
+    slices: parts into which the rows of a stripe are dealt, which come at times of their own. total_rows: that are read.
     """
 
     batch_rows: int
@@ -29,7 +29,7 @@ class Mixing:
     @property
     def drawn(self) -> float:
         """Share of a window that a batch is."""
-        return min(self.batch_rows / max(self.window_rows, 1), 1.0)
+        return min(self.batch_rows / max(min(self.window_rows, self.total_rows), 1), 1.0)
 
     @property
     def in_window(self) -> float:
@@ -155,15 +155,18 @@ class SampledIds:
         return float(np.count_nonzero(self._counts >= threshold)) * self.scale
 
     def in_a_batch(self) -> float:
-        """Expected number of different ids in a worker's batch."""
+        """Expected number of different ids in a worker's batch, if the log were what was read."""
         if not self.rows:
             return 0.0
         mixing = self._mixing
         if not mixing.window_rows:
             return float(self._held.sum()) * self.scale * min(mixing.batch_rows / self.rows, 1.0)
-        # What was not read is like what was.
-        unread = max(mixing.total_rows / self.rows, 1.0)
-        return float(-np.expm1(unread * self._held).sum()) * self.scale
+        return float(-np.expm1(self._held).sum()) * self.scale
+
+    def in_a_mixed_batch(self) -> float:
+        """The same if all rows that were read were mixed before."""
+        share = min(self._mixing.batch_rows / max(self.rows, 1), 1 - 1e-12)
+        return float(-np.expm1(self._counts * np.log1p(-share)).sum()) * self.scale
 
     def hot(self, most: int) -> list[tuple[int, float]]:
         """The most frequent ids with their shares of all occurrences, from the stripes that were looked at."""

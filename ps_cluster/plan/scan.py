@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -88,8 +89,10 @@ def scan(job_file: JobFile, paths: Sequence[str], share: float = 1.0, progress: 
     total = sum(part.rows for part in parts)
     if not total:
         raise UserError(f"{', '.join(paths)}: expected rows, found none")
-    wanted = max(int(total * share), 1)
-    mixing = Mixing(job.training.batch_size, job.data.shuffle_rows, job.data.stripe_slices, total)
+    ends = list(itertools.accumulate(part.rows for part in parts))
+    parts = parts[: bisect.bisect_left(ends, total * share) + 1]
+    wanted = sum(part.rows for part in parts)
+    mixing = Mixing(job.training.batch_size, job.data.shuffle_rows, job.data.stripe_slices, wanted)
     names = list(tables_of(job))
     limit = max(MOST_IDS // max(len(names), 1), _LEAST_IDS)
     seen = {name: SampledIds(limit, mixing) for name in names}
@@ -99,8 +102,6 @@ def scan(job_file: JobFile, paths: Sequence[str], share: float = 1.0, progress: 
     read = kept = decoded_bytes = 0
     times: list[int] = []
     for number, part in enumerate(parts):
-        if read >= wanted:
-            break
         (found,) = reader.read([part])
         read += part.rows
         rows = found.rows
@@ -130,12 +131,12 @@ def scan(job_file: JobFile, paths: Sequence[str], share: float = 1.0, progress: 
         files=checked.summary.files,
         rows=kept,
         total_rows=round(total * kept / read),
-        stripe_rows=read / max(number + (0 if read >= wanted else 1), 1),
+        stripe_rows=read / len(parts),
         rows_per_day=rows_per_day,
         stored_row_bytes=checked.summary.file_bytes / total,
         row_bytes=decoded_bytes / kept + 4 * (1 + dense),
         elements={name: count / kept for name, count in lengths.items()},
-        tables={name: _table(seen[name], kept) for name in names},
+        tables={name: _table(seen[name], kept, job.training.batch_size, whole_log=wanted == total) for name in names},
     )
 
 
@@ -149,13 +150,20 @@ def _ids(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     return ids, np.repeat(np.arange(len(array)), np.diff(offsets))
 
 
-def _table(seen: SampledIds, rows: int) -> ScannedTable:
+def _table(seen: SampledIds, rows: int, batch_rows: int, whole_log: bool) -> ScannedTable:
+    growth = seen.growth()
+    per_row = seen.occurrences / rows
+    in_a_batch = seen.in_a_batch()
+    if not whole_log:
+        # Rows that lie together share ids, and shuffling mixes them only in part: what that costs is told by the rows
+        # that were read; what a mixed batch of the whole log holds, by the growth.
+        in_a_batch = growth.at(batch_rows * per_row) * in_a_batch / max(seen.in_a_mixed_batch(), 1.0)
     return ScannedTable(
         occurrences=seen.occurrences,
-        occurrences_per_row=seen.occurrences / rows,
+        occurrences_per_row=per_row,
         different=seen.different,
-        ids_in_a_batch=seen.in_a_batch(),
+        ids_in_a_batch=in_a_batch,
         relative_error=seen.relative_error,
-        growth=seen.growth(),
+        growth=growth,
         hot=tuple(itertools.islice(seen.hot(_HOT), _HOT)),
     )

@@ -1,0 +1,102 @@
+"""A plan against what then happens: rows, resident memory and bytes on the wire of four jobs on real PS processes.
+
+`rows_JOB`, `memory_JOB`, `network_JOB`: the plan is made from the first tenth of the log, and the log's rows from its
+footers; then all of it is put through the store and saved. `ratio` is 5 % over the relative error, so above 1 is within
+5 %. Rows: the worst of the tables' rows, tiers and counted ids, and bytes of the checkpoint. Memory: the most resident
+bytes of the fullest PS over its empty start. Network: bytes on the loopback device of a namespace of its own per step.
+`--full`: 5 to 10 million rows of tables on 2 and on 3 PS, the worse of both told.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from ps_cluster.job.load import load_job
+from ps_cluster.plan.constants import load as load_constants
+from ps_cluster.plan.facts import facts_of, scan_of
+from ps_cluster.plan.plan import Plan, plan_of
+from ps_cluster.plan.types import Dense, Facts
+from tests.bench.planning_jobs import LOADS, write
+from tests.bench.planning_run import measure
+from tests.bench.reporting import Result, run_cases
+
+SHARE = 0.1
+LIMIT = 0.05
+
+
+@functools.cache
+def run(name: str, rows: int, ps: int) -> tuple[Facts, Plan, dict[str, Any]]:
+    """The plan of a job, and what its run told."""
+    with tempfile.TemporaryDirectory(prefix="planning-") as folder:
+        path = write(Path(folder), name, rows, ps)
+        job_file = load_job(str(path))
+        scanned = scan_of(job_file, [], folder, SHARE, None)
+        facts = facts_of(job_file, scanned, load_constants(None), dense=Dense(1, 2, 1.0, 1))
+        return facts, plan_of(facts, ps), measure(path, Path(folder) / "saved")
+
+
+def rows_pairs(plan: Plan, told: dict[str, Any]) -> dict[str, tuple[float, float]]:
+    """Predicted and measured rows, of tables, their tiers and counted ids."""
+    found = {}
+    for name, section in plan.tables.items():
+        real = told["tables"][name]
+        found[name] = (section["rows"].value, real["rows"])
+        if real["counted_ids"]:
+            found[f"{name} counted"] = (section["counted_ids"].value, real["counted_ids"])
+        tiers = [key for key in section if key.startswith("rows_of_")]
+        for key, count in zip(tiers, real["rows_by_tier"]):
+            found[f"{name} {key}"] = (section[key].value, count)
+    saved = sum(one.value for name, one in plan.checkpoint.items() if name.startswith("table_"))
+    found["checkpoint bytes"] = (saved, told["checkpoint_bytes"])
+    return found
+
+
+def memory_pairs(facts: Facts, plan: Plan, told: dict[str, Any]) -> dict[str, tuple[float, float]]:
+    """Most resident bytes of the fullest PS, over its empty start."""
+    added = [most - start for most, start in zip(told["peak_bytes"], told["empty_bytes"])]
+    return {"resident": (plan.server["memory_bytes"].value - facts.constants["ps_base_bytes"], max(added))}
+
+
+def network_pairs(plan: Plan, told: dict[str, Any]) -> dict[str, tuple[float, float]]:
+    """Bytes of a step; the plan's sum over dense gradients is nothing with one worker."""
+    return {"bytes a step": (plan.network["all_bytes"].value, told["bytes_per_step"])}
+
+
+def _case(what: str, name: str, full: bool) -> Result:
+    load = LOADS[name]
+    pairs: dict[str, tuple[float, float]] = {}
+    for ps in (2, 3) if full else (2,):
+        facts, plan, told = run(name, load.full_rows if full else load.rows, ps)
+        found = {
+            "rows": lambda p=plan, t=told: rows_pairs(p, t),
+            "memory": lambda f=facts, p=plan, t=told: memory_pairs(f, p, t),
+            "network": lambda p=plan, t=told: network_pairs(p, t),
+        }[what]()
+        pairs |= {f"{key} on {ps} PS": pair for key, pair in found.items()}
+    worst = max(pairs, key=lambda key: abs(pairs[key][0] / pairs[key][1] - 1))
+    predicted, real = pairs[worst]
+    error = abs(predicted / real - 1)
+    return Result(
+        case=f"{what}_{name}",
+        ours=predicted,
+        theirs=real,
+        unit={"rows": "rows", "memory": "B", "network": "B"}[what],
+        ratio=LIMIT / max(error, 1e-6),
+        answers_equal=real > 0,
+        compared=f"predicted from the first {SHARE:.0%} of the log (ours) against measured (theirs): "
+        + "; ".join(
+            f"{key}: {one:,.0f} against {other:,.0f}, {one / other - 1:+.1%}" for key, (one, other) in pairs.items()
+        ),
+    )
+
+
+CASES = {
+    f"{what}_{name}": functools.partial(_case, what, name) for name in LOADS for what in ("rows", "memory", "network")
+}
+
+if __name__ == "__main__":
+    sys.exit(run_cases("planning", CASES))
