@@ -25,6 +25,7 @@ _MOST = 100.0
 _BIN = 1.08
 """Ids that came more often are put together where their counts differ by less than this factor."""
 _LEAST = 1e-5
+_TOGETHER = 500
 _RATES = 100
 _GRID, _ROUNDS, _CLOSER = 13, 18, 0.7
 
@@ -78,15 +79,17 @@ def growth_of(counts: Sequence[int], late: Sequence[int], occurrences: float, sc
 
 
 def _new(counts: np.ndarray, late: np.ndarray) -> np.ndarray:
-    """How many of the ids are new, by occurrences. Of those that came once nothing is known, so the share of those that
-    came twice is taken; shares are of ids that came nearly equally often, where there are few."""
+    """How many of the ids are new, by occurrences. Shares are of ids that came nearly equally often, where there are
+    few. Those that came once come first in the second half as often when they last as when they are new; their odds
+    are to those of ids that came twice as these are to those of the next."""
     c = np.arange(1, len(counts) + 1)
     by_chance = 0.5**c
     share = np.zeros(len(counts))
+    odds: list[tuple[float, float]] = []
     at = 1
     while at < len(counts):
         end = at + 1
-        while end < len(counts) and counts[at:end].sum() < 1000:
+        while end < len(counts) and counts[at:end].sum() < _TOGETHER:
             end += 1
         some = counts[at:end].sum()
         if some > 0:
@@ -95,8 +98,13 @@ def _new(counts: np.ndarray, late: np.ndarray) -> np.ndarray:
             # What may be chance is none.
             if excess > 3 * math.sqrt(expected + 1):
                 share[at:end] = min(excess / (some / 2 - expected), 1.0)
+            mean = float((counts[at:end] * c[at:end]).sum()) / some
+            odds.append((mean, min(max(share[at] / max(1 - share[at], 1e-3), 1e-3), 1e3)))
         at = end
-    share[0] = share[1] if len(share) > 1 else 0.0
+    if len(odds) > 1 and share[1] > 0:
+        (near, first), (far, second) = odds[:2]
+        once = first * (first / second) ** ((near - 1) / (far - near))
+        share[0] = min(once, first) / (1 + min(once, first))
     return counts * share
 
 

@@ -18,7 +18,7 @@ class Mixing:
     """How the trainer's batches are drawn from stripes.
 
     batch_rows: of a worker. window_rows: rows that are mixed before a batch is drawn; 0: batches are runs of the file.
-    slices: parts into which the rows of a stripe are dealt, which come at times of their own. total_rows: that are read.
+    slices: parts into which the rows of a stripe are dealt, which come at times of their own. total_rows: read in all.
     """
 
     batch_rows: int

@@ -1,0 +1,110 @@
+"""How many ids a log will have is told from its first tenth, in bounded memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ps_cluster.plan.curve import ids_at_least
+from ps_cluster.plan.sampled_ids import Mixing, SampledIds
+
+ROWS = 300_000
+STRIPE = 10_000
+
+
+def zipf(random: np.random.Generator, ids: int, exponent: float, count: int) -> np.ndarray:
+    weights = np.cumsum(np.arange(1, ids + 1.0) ** -exponent)
+    return np.searchsorted(weights / weights[-1], random.random(count)).astype(np.int64)
+
+
+def fresh(random: np.random.Generator, count: int) -> np.ndarray:
+    """Half of the ids last; the others are those of a day, of which there are 100."""
+    day = np.arange(count) * 100 // count
+    return np.where(
+        random.random(count) < 0.5, zipf(random, 20_000, 1.0, count) + 10**9, zipf(random, 500, 1.0, count) + 500 * day
+    )
+
+
+LOGS = {
+    "Zipf without an end": lambda random, count: zipf(random, 3_000_000, 1.05, count),
+    "Zipf with an end": lambda random, count: zipf(random, 30_000, 0.8, count),
+    "all alike": lambda random, count: random.integers(0, 100_000, count),
+    "log-normal": lambda random, count: np.searchsorted(
+        (w := np.cumsum(np.random.default_rng(3).lognormal(0, 2, 100_000))) / w[-1], random.random(count)
+    ).astype(np.int64),
+    "new ones every day": fresh,
+}
+
+
+def seen_in(ids: np.ndarray, limit: int = 2**20, mixing: Mixing | None = None) -> SampledIds:
+    seen = SampledIds(limit, mixing or Mixing(1024, 65_536, 2, len(ids)))
+    for start in range(0, len(ids), STRIPE):
+        some = ids[start : start + STRIPE]
+        seen.add(some, np.arange(len(some)), len(some), look_for_hot=True)
+    return seen
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_ids_at_the_end_are_told_from_the_first_tenth_within_a_tenth(name: str) -> None:
+    ids = LOGS[name](np.random.default_rng(1), ROWS)
+    counts = np.unique(ids, return_counts=True)[1]
+    growth = seen_in(ids[: ROWS // 10]).growth()
+    for threshold in (1, 2, 3):
+        real = np.count_nonzero(counts >= threshold)
+        assert growth.at(ROWS, threshold) == pytest.approx(real, rel=0.1), threshold
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_what_was_read_is_told_as_it_is(name: str) -> None:
+    ids = LOGS[name](np.random.default_rng(2), ROWS // 4)
+    growth = seen_in(ids).growth()
+    assert growth.at(len(ids)) == pytest.approx(len(np.unique(ids)), rel=0.02)
+
+
+def test_memory_is_bounded_and_the_count_stays_within_its_error() -> None:
+    ids = np.random.default_rng(4).integers(0, 2**62, 300_000)
+    seen = seen_in(ids, limit=20_000)
+    assert len(seen._ids) <= 20_000
+    assert seen.scale >= 16
+    assert abs(seen.different / 300_000 - 1) < 2 * seen.relative_error
+    assert seen_in(ids[:15_000], limit=20_000).different == 15_000
+
+
+def test_the_most_frequent_ids_are_found_with_their_shares() -> None:
+    random = np.random.default_rng(5)
+    ids = np.where(random.random(100_000) < 0.2, 77, random.integers(1000, 10**6, 100_000))
+    (first, share), *_ = seen_in(ids).hot(3)
+    assert first == 77
+    assert share == pytest.approx(0.2, abs=0.01)
+
+
+@pytest.mark.parametrize("order", ["mixed", "by user"])
+@pytest.mark.parametrize("window", [0, 20_000, 10**6])
+def test_ids_of_a_batch_are_those_of_batches_that_are_drawn(order: str, window: int) -> None:
+    random = np.random.default_rng(6)
+    rows, batch, slices = 100_000, 1000, 2
+    ids = zipf(random, 8_000, 0.7, rows)
+    if order == "by user":
+        ids = np.sort(ids)
+    seen = seen_in(ids, mixing=Mixing(batch, window, slices, rows))
+    if window:
+        parts = [ids[start + s : start + STRIPE : slices] for start in range(0, rows, STRIPE) for s in range(slices)]
+        drawn = []
+        for _ in range(400):
+            some = random.permutation(len(parts))[: max(window * slices // STRIPE, 1)]
+            mixed = np.concatenate([parts[n] for n in some])[:window]
+            drawn.append(len(np.unique(random.choice(mixed, batch, replace=False))))
+    else:
+        drawn = [len(np.unique(ids[start : start + batch])) for start in range(0, rows, batch)]
+    assert seen.in_a_batch() == pytest.approx(np.mean(drawn), rel=0.03)
+
+
+def test_ids_at_least_is_a_sum_over_poisson_variables() -> None:
+    random = np.random.default_rng(7)
+    rates, ids = np.array([0.5, 3.0, 40.0]), np.array([10.0, 5.0, 2.0])
+    for threshold in (1, 2, 7, 39):
+        drawn = random.poisson(rates, (200_000, 3)) >= threshold
+        assert ids_at_least(1.0, threshold, rates, ids, 0.25) == pytest.approx(drawn.mean(0) @ ids + 0.25, abs=0.03)
+    assert ids_at_least(0.0, 1, rates, ids, 0.25) == 0.0
+    assert ids_at_least(1e6, 1000, [1.0], [4.0], 0.0) == pytest.approx(4.0)
+    assert ids_at_least(10.0, 1000, [1.0], [4.0], 0.0) == pytest.approx(0.0)
