@@ -26,7 +26,7 @@ class Constant:
 
 CONSTANTS: Mapping[str, Constant] = {
     "ps_base_bytes": Constant(590e6, "B", "resident memory of a PS that holds no table and has no worker"),
-    "ps_client_bytes": Constant(20e6, "B", "more of it once a worker has connected and the step's functions are there"),
+    "ps_client_bytes": Constant(9e6, "B", "more of it once a worker has connected and the step's functions are there"),
     "worker_base_bytes": Constant(750e6, "B", "resident memory of a worker without data and weights"),
     "reader_base_bytes": Constant(250e6, "B", "resident memory of a process that decodes"),
     "find_seconds": Constant(120e-9, "CPU-s", "to find a key's row in a native table of more than the cache"),

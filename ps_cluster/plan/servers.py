@@ -33,7 +33,7 @@ def server_figures(
         ps=places, rows=max(sum(one["rows"].value for one in tables.values()), 1.0),
     )  # fmt: skip
     found["buffer_bytes"] = figure(
-        "B", "2 * ps_bytes", "requests, vectors and gradients of a step, in the op and in gRPC",
+        "B", "7 * ps_bytes", "requests, vectors, gradients: in ops, in gRPC, and what malloc keeps (measured)",
         ps_bytes=network["ps_bytes"],
     )  # fmt: skip
     rows_a_step = figure("rows", "ids * workers / ps", ids=network["ids_per_worker"], workers=facts.cluster.workers,

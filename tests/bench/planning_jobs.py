@@ -45,8 +45,8 @@ def zipf(random: np.random.Generator, exponent: float, ids: int, shape: int | tu
 def _few_big(random: np.random.Generator, rows: int) -> Mapping[str, np.ndarray]:
     return {
         "user": zipf(random, 0.6, 3_000_000, rows),
-        "item": zipf(random, 0.9, 1_250_000, rows),
-        "history": zipf(random, 0.9, 1_250_000, (rows, 3)),
+        "item": zipf(random, 0.9, 1_500_000, rows),
+        "history": zipf(random, 0.9, 1_500_000, (rows, 3)),
     }
 
 
@@ -58,7 +58,7 @@ def _many_small(random: np.random.Generator, rows: int) -> Mapping[str, np.ndarr
 
 
 def _long_tail(random: np.random.Generator, rows: int) -> Mapping[str, np.ndarray]:
-    return {"word": zipf(random, 1.0, 30_000_000, (rows, 6))}
+    return {"word": zipf(random, 0.8, 4_000_000, (rows, 8))}
 
 
 def _tiers(random: np.random.Generator, rows: int) -> Mapping[str, np.ndarray]:
@@ -72,27 +72,27 @@ LOADS: Mapping[str, Load] = {
             {"name": "item", "kind": "id", "table": "items"},
             {"name": "history", "kind": "id_list", "table": "items"},
         ],
-        {"users": {"dim": 64}, "items": {"dim": 128, "optimizer": {"name": "adagrad", "learning_rate": 0.05}}},
+        {"users": {"dim": 64}, "items": {"dim": 128}},
         _few_big,
-        rows=250_000,
-        full_rows=4_000_000,
+        rows=245_760,
+        full_rows=3_997_696,
     ),
     "many_small": Load(
-        [{"name": f"field_{n}", "kind": "id", "dim": 64} for n in range(_SMALL)], {}, _many_small, 250_000, 2_000_000
+        [{"name": f"field_{n}", "kind": "id", "dim": 64} for n in range(_SMALL)], {}, _many_small, 245_760, 1_998_848
     ),
     "long_tail": Load(
         [{"name": "word", "kind": "id_list", "table": "words"}],
-        {"words": {"dim": 128, "admission": {"kind": "exact", "threshold": 3}}},
+        {"words": {"dim": 128, "admission": {"kind": "exact", "threshold": 2}}},
         _long_tail,
-        rows=250_000,
-        full_rows=4_000_000,
+        rows=245_760,
+        full_rows=3_997_696,
     ),
     "tiers": Load(
         [{"name": "author", "kind": "id_list", "table": "authors"}],
-        {"authors": {"tiers": [{"dim": 32, "min_frequency": 0}, {"dim": 128, "min_frequency": 8}], "output": 64}},
+        {"authors": {"tiers": [{"dim": 64, "min_frequency": 0}, {"dim": 128, "min_frequency": 4}], "output": 64}},
         _tiers,
-        rows=250_000,
-        full_rows=6_000_000,
+        rows=245_760,
+        full_rows=5_998_592,
     ),
 }
 
@@ -123,7 +123,7 @@ def write(folder: Path, name: str, rows: int, ps: int) -> Path:
         "tables": load.tables,
         "model": _MODEL,
         "optimizers": {"sparse": _ADAM, "dense": _ADAM},
-        "training": {"batch_size": 4096},
+        "training": {"batch_size": 2048},
         "cluster": {"ps": ps, "workers": 1},
         "output": "out",
     }
