@@ -46,6 +46,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="plan for N PS (default: the least that hold the horizon with planning.ps_memory, else cluster.ps)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--brief", action="store_true", help="no formulas")
     parser.add_argument("--html", metavar="FILE", help="also write a web page")
     parser.add_argument(
         "--constants",
@@ -116,7 +117,7 @@ def run(args: argparse.Namespace) -> int:
             found["check"] = [{**asdict(one), "error": one.error} for one in compared]
         print(json.dumps(found, indent=1))
         return 0
-    print(text(facts, plan, changed) if finished is None else comparison_text(compared))
+    print(text(facts, plan, changed, args.brief) if finished is None else comparison_text(compared))
     return 0
 
 

@@ -31,12 +31,12 @@ def shown(value: float, unit: str) -> str:
     return f"{number} {unit}"
 
 
-def text(facts: Facts, plan: Plan, changed: Sequence[Variant]) -> str:
-    """The plan in lines."""
-    return "\n".join(_lines(facts, plan, changed))
+def text(facts: Facts, plan: Plan, changed: Sequence[Variant], brief: bool = False) -> str:
+    """The plan in lines. brief: without formulas."""
+    return "\n".join(_lines(facts, plan, changed, brief))
 
 
-def _lines(facts: Facts, plan: Plan, changed: Sequence[Variant]) -> Iterator[str]:
+def _lines(facts: Facts, plan: Plan, changed: Sequence[Variant], brief: bool) -> Iterator[str]:
     yield f"plan of job {facts.job}: {facts.horizon.rows:,.0f} rows of samples ({facts.horizon.source})"
     yield f"constants: {facts.constants_source}"
     for verdict in plan.verdicts:
@@ -50,14 +50,17 @@ def _lines(facts: Facts, plan: Plan, changed: Sequence[Variant]) -> Iterator[str
                 *([f"{day:g}", *(f"{rows[name].value:,.0f}" for name in names)] for day, rows in plan.by_day),
             ]
         )
-    for name, section in plan.tables.items():
+    if brief:
+        yield "\ntables"
+        yield from _columns([["", "rows", "embeddings", "payload", "memory of a PS"], *_brief(plan)])
+    for name, section in plan.tables.items() if not brief else ():
         yield f"\ntable {name} (from {facts.loads[name].source})"
         yield from _figures(section)
     for title, section in (
         ("a PS", plan.server), ("a worker", plan.worker), ("network, a step", plan.network),
         ("a checkpoint", plan.checkpoint), ("time", plan.time), ("cost", plan.cost),
     ):  # fmt: skip
-        if section:
+        if section and not brief:
             yield f"\n{title}"
             yield from _figures(section)
     yield "\nwhat if"
@@ -78,6 +81,15 @@ def _lines(facts: Facts, plan: Plan, changed: Sequence[Variant]) -> Iterator[str
             ]
         )
     yield from _columns(rows)
+
+
+def _brief(plan: Plan) -> Iterator[list[str]]:
+    for name, section in plan.tables.items():
+        yield [
+            name,
+            f"{section['rows'].value:,.0f}",
+            *(shown(section[key].value, "B") for key in ("embedding_bytes", "payload_bytes", "peak_bytes_per_ps")),
+        ]
 
 
 def _figures(section: Mapping[str, Figure]) -> Iterator[str]:
