@@ -80,18 +80,16 @@ def _cpu_seconds(work: Callable[[], object], rounds: int) -> float:
 
 
 def _reading(tf: Any) -> dict[str, float]:
-    """Decodes two logs of different width, and so tells a row's cost from a byte's."""
+    """Reads two logs of different width as a trainer with `reader: native` does, shuffled, and so tells a row's cost
+    from a byte's."""
     import pyarrow as pa
 
     from data.columns import Column
+    from data.orc import ReadSpec, open_reader
     from data.orc_writer import OrcWriter
-    from data.read.part_reader import PartReader
-    from data.read.plan import check
-    from data.read.read_spec import ReadSpec
-    from data.read.stripes import Part, whole
 
     random = np.random.default_rng(0)
-    rows, seconds = 65_536, {}
+    rows, seconds = 131_072, {}
     with tempfile.TemporaryDirectory(prefix="ps-cluster-calibrate-") as folder:
         for columns in (2, 24):
             path = os.path.join(folder, f"{columns}.orc")
@@ -99,41 +97,47 @@ def _reading(tf: Any) -> dict[str, float]:
             arrays = [pa.array(random.integers(0, 10**6, rows)) for _ in names]
             with OrcWriter(path, pa.schema([(name, pa.int64()) for name in names])) as writer:
                 writer.write(pa.RecordBatch.from_arrays(arrays, names=names))
-            spec = ReadSpec((path,), tuple(Column(name, "int64") for name in names), 1024)
-            parts = [part for footer in check(spec).footers for part in whole(footer.stripes)]
-            reader = PartReader(spec)
+            declared = tuple(Column(name, "int64") for name in names)
+            spec = ReadSpec((path,), declared, 1024, shuffle_rows=32_768, stripe_slices=2, reader="native")
 
-            def decode(reader: PartReader = reader, parts: list[Part] = parts) -> None:
-                for part in parts:
-                    reader.read([part])
+            def read(spec: ReadSpec = spec) -> None:
+                with open_reader(spec) as reader:
+                    for _ in reader.dataset:
+                        pass
 
-            seconds[columns] = _cpu_seconds(decode, 2) / rows
+            seconds[columns] = _cpu_seconds(read, 1) / rows
     byte = max((seconds[24] - seconds[2]) / (22 * 8), 0.0)
     return {"read_row_seconds": max(seconds[2] - 16 * byte, 1e-8), "read_byte_seconds": byte}
 
 
 def _dense(tf: Any) -> dict[str, float]:
-    """The rate of a large product on one core, and which share of it a small ranker's step reaches."""
-    size, layers, batch = 1024, (256, 256, 128), 2048
+    """The rate of a large product on one core, and the share of it that a small ranker's training reaches."""
+    from models.build import build_model
+    from models.config import DeepFMConfig
+    from models.flops import TRAINING, forward_flops
+    from models.inputs import InputSpec
+
+    size, batch = 1024, 1024
     matrix = tf.random.stateless_uniform([size, size], [1, 2])
     product = tf.function(lambda: tf.matmul(matrix, matrix)[-1, -1], autograph=False)
     peak = 2.0 * size**3 / _cpu_seconds(lambda: product().numpy(), 4)
-    weights = [tf.Variable(tf.random.stateless_uniform([a, b], [a, b])) for a, b in zip(layers, layers[1:])]
-    inputs = tf.random.stateless_uniform([batch, layers[0]], [3, 4])
+    config = DeepFMConfig(name="deepfm", hidden=[256, 128])
+    inputs = [InputSpec(f"v{n}", "vector", 16) for n in range(16)]
+    model = build_model(config, inputs, 1)
+    vectors = {one.name: tf.random.stateless_uniform([batch, one.dim], [1, n]) for n, one in enumerate(inputs)}
 
     @tf.function(autograph=False)
     def step() -> Any:
         with tf.GradientTape() as tape:
-            found = inputs
-            for weight in weights:
-                found = tf.nn.relu(tf.matmul(found, weight))
-            loss = tf.reduce_mean(found)
-        for weight, gradient in zip(weights, tape.gradient(loss, weights)):
+            tape.watch(vectors)
+            loss = tf.reduce_mean(model(vectors, training=True))
+        gradients, _ = tape.gradient(loss, [model.trainable_variables, vectors])
+        for weight, gradient in zip(model.trainable_variables, gradients):
             weight.assign_sub(0.01 * gradient)
         return loss
 
-    flops = 3.0 * 2.0 * batch * sum(a * b for a, b in zip(layers, layers[1:]))
-    reached = flops / _cpu_seconds(lambda: step().numpy(), 4)
+    flops = TRAINING * forward_flops(config, inputs, training=True).of(batch, {})
+    reached = flops / _cpu_seconds(lambda: step().numpy(), 8)
     return {"dense_flops": peak, "dense_share": min(reached / peak, 1.0)}
 
 
