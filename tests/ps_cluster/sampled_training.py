@@ -70,11 +70,13 @@ def trained(job_path: str, with_offset: bool, membership: Membership, devices: D
     from ps_cluster.roles.telling import Teller
     from ps_cluster.roles.worker import evaluate_session
     from ps_cluster.train.dense import make_dense_optimizer
+    from ps_cluster.train.loop import begun
     from ps_cluster.train.loop import train as train_all
     from ps_cluster.train.session import Session, samples_of
     from ps_cluster.train.shares import share_of
     from ps_cluster.train.step import WISHES, make_train_step
     from ps_cluster.train.trained_job import meaning_of
+    from ps_cluster.train.work import first_work
 
     job_file = load_job(job_path)
     job = job_file.job
@@ -89,8 +91,9 @@ def trained(job_path: str, with_offset: bool, membership: Membership, devices: D
     optimizer = make_dense_optimizer(job.optimizers.dense)
     if with_offset:
         share = share_of(session, train, training=True, progress=silent)
-        done = train_all(session, share, optimizer, lambda _: None, peak=1.0)  # of which only a share is told
-        number = done.steps
+        work = first_work(session, share)
+        done = train_all(session, work, begun(session, work), optimizer, lambda _: None, peak=1.0).state
+        number = done.step
         assert done.rows == job.training.epochs * kept
     else:
         rows = {name: column.to_numpy()[sampled.keep] for name, column in columns.items()}

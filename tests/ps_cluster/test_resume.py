@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 
 from ps_cluster.checkpoint.finding import Checkpoint, checkpoint_at
 from ps_cluster.checkpoint.rows import rows_of
+from ps_cluster.launch.ports import reserved_addresses
 from tests.data import orc_files
 from tests.ps_cluster import small_cluster
 from tests.ps_cluster.small_cluster import Run, job
@@ -244,3 +246,51 @@ def test_a_changed_job_or_changed_files_are_refused(tmp_path: Path) -> None:
     changed = small_cluster.train(tmp_path, numbered_job(0, 1), "--resume")
     assert changed.status == 2
     assert f"{tmp_path}/job.yaml: data.train: expected the 1 files of the training to be resumed" in changed.err
+
+
+# --- PS that stay ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_ps_that_outlive_an_attempt_start_the_next_one_without_its_rows(tmp_path: Path) -> None:
+    undisturbed, folder = tmp_path / "undisturbed", tmp_path / "by hand"
+    for one in (undisturbed, folder):
+        one.mkdir()
+        write_numbered(one)
+    description = numbered_job(ps=2, workers=2, checkpoint={"every_minutes": 0.01, "deltas": 2})
+    run = small_cluster.train(undisturbed, description)
+    assert run.status == 0, run.err + run.logs()
+    (folder / "job.yaml").write_text(json.dumps(description))
+    (folder / "out").mkdir()
+    log = (folder / "log").open("w")
+    with reserved_addresses(5) as addresses:
+        place = ["--ps", ",".join(addresses[:2]), "--workers", ",".join(addresses[2:4]), "--rendezvous", addresses[4]]
+
+        def start(role: str, index: int, *flags: str) -> subprocess.Popen[bytes]:
+            line = [*small_cluster.COMMAND, role, "job.yaml", *place, "--index", str(index), *flags]
+            return subprocess.Popen(
+                line, cwd=folder, env=small_cluster.environment(folder), stdout=log, stderr=subprocess.STDOUT
+            )
+
+        def workers(*flags: str) -> list[subprocess.Popen[bytes]]:
+            return [start("worker", 0, "--events", "out/events.jsonl", *flags), start("worker", 1, *flags)]
+
+        servers = [start("ps", index) for index in range(2)]
+        here = Run(folder, servers[0])  # type: ignore[arg-type]
+        try:
+            first = workers()
+            here.until(lambda: after_step(25)(here))
+            for one in reversed(first):  # worker 0's last push waits on the PS for that of worker 1
+                one.kill()
+                one.wait()
+            assert [server.poll() for server in servers] == [None, None]
+            again = workers("--resume")
+            assert [one.wait(small_cluster.PATIENCE_SECONDS) for one in again] == [0, 0], (folder / "log").read_text()
+        finally:
+            here.kill_rest()
+            log.close()
+    (resumed,) = here.events("resume")
+    assert resumed["step"] > 0
+    assert losses_of(here) == losses_of(run)
+    assert_same_state(here, run)
+    assert_each_row_once_an_epoch(here)
