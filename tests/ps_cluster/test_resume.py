@@ -28,7 +28,7 @@ SETTINGS: dict[str, Any] = {"data__test": [], "checkpoint": {"every_steps": 10, 
 
 def killed(folder: Path, description: dict[str, Any], when: Callable[[Run], object], *flags: str) -> Run:
     """A run that worker 0's end by SIGKILL has ended, at such a moment."""
-    run = small_cluster.start(folder, description, *flags)
+    run = small_cluster.start(folder, {**description, "failures": {"max_restarts": 0}}, *flags)
     try:
         run.until(lambda: when(run))
         os.kill(run.pid_of("worker", 0), signal.SIGKILL)
