@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -43,6 +44,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _figures(job: str | None, seconds: float) -> tuple[Figures, str]:
     """The figures, and in words what they are of."""
+    from ps_cluster.errors import UserError
     from ps_cluster.report.json_report import report_of
     from ps_cluster.watch.figures import of_report, of_running
     from ps_cluster.watch.job_view import ENDED
@@ -55,8 +57,13 @@ def _figures(job: str | None, seconds: float) -> tuple[Figures, str]:
     told = events.read()
     runs = place.state not in ENDED and events.status.phase != "done"
     if runs and place.endpoints:
-        figures = of_running(place.endpoints, events.status, seconds)
-        return figures, f"{figures.steps} steps of the running job"
+        try:
+            figures = of_running(place.endpoints, events.status, seconds)
+            return figures, f"{figures.steps} steps of the running job"
+        except UserError as error:
+            if not events.status.timed_steps:
+                raise
+            print(f"{error}; what follows is of all steps so far", file=sys.stderr)
     return of_report(report_of(told), place.output), f"the run in {place.output}"
 
 

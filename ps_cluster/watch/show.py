@@ -44,6 +44,8 @@ def cells(process: ProcessView) -> list[str]:
 
 def lines(job: JobView) -> list[str]:
     """The view as plain lines; a process that does not answer says why behind the table's columns."""
+    if not job.processes:
+        return [title(job), "no process has told where it serves its figures"]
     return [title(job), *table(HEADER, [cells(process) for process in job.processes])]
 
 

@@ -121,6 +121,14 @@ def test_doctor_reads_the_running_job(run: Run):
     assert found["verdict"] in ("none", *(finding["layer"] for finding in found["findings"]))
 
 
+def test_doctor_makes_do_with_the_events_when_a_worker_does_not_answer(run: Run):
+    with stopped(run.pid_of("worker", 1)):
+        told = command(run.folder, "doctor", "job.yaml", "--seconds", "1", "--json")
+    assert told.returncode == 0, told.stderr
+    assert "worker 1 at " in told.stderr and "no answer in time; what follows is of all steps so far" in told.stderr
+    assert sum(json.loads(told.stdout)["shares"].values()) == pytest.approx(1)
+
+
 def test_a_trace_of_some_steps_opens_in_chrome(run: Run):
     told = command(run.folder, "trace", "job.yaml", "--steps", "2")
     assert told.returncode == 0, told.stderr
