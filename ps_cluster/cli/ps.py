@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from threading import Event
 from typing import TYPE_CHECKING
 
 from ps_cluster.job import membership
@@ -22,6 +23,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     parser.add_argument("job", nargs="?", metavar="JOB", help="job file; its PS and worker counts are checked")
     membership.add_arguments(parser)
+    parser.add_argument(
+        "--until-done",
+        metavar="FILE",
+        help="end when FILE is there, which `ps-cluster worker --done-file FILE` writes on each PS; with status 1 when "
+        "worker 0 cannot be reached for ten minutes; after SIGTERM with status 75, start me again, as soon as the "
+        "workers have ended",
+    )
     parser.set_defaults(run=run)
 
 
@@ -41,11 +49,21 @@ def run(args: argparse.Namespace) -> int:
         cluster = job_file.job.cluster
         libraries.append(lambda: _load_file_systems(job_file))
     place = membership.membership_of(args, "ps", cluster)
+    until = _until(place, args.until_done)
     if job_file is None:
-        run_ps(place, libraries)
+        run_ps(place, libraries, until=until)
     from ps_cluster.watch.serving import serve_figures
 
-    run_ps(place, libraries, lambda: serve_figures(job_file, place))
+    run_ps(place, libraries, lambda: serve_figures(job_file, place), until)
+
+
+def _until(place: membership.Membership, done_file: str | None) -> Callable[[Event], int] | None:
+    if done_file is None:
+        return None
+    from ps_cluster.roles.until_done import forget_done, wait_until_done
+
+    forget_done(done_file)
+    return lambda told_to_end: wait_until_done(place, done_file, told_to_end)
 
 
 def _load_file_systems(job_file: JobFile) -> None:

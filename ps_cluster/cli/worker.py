@@ -25,6 +25,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--resume", action="store_true", help="go on from the newest whole checkpoint, if there is one")
     parser.add_argument("--events", metavar="FILE", help="worker 0: append what happens to FILE, as JSON lines")
     parser.add_argument("--report", metavar="FILE", help="worker 0: write a report of the run, as JSON")
+    parser.add_argument(
+        "--done-file", metavar="FILE", help="worker 0: when the PS are needed no more, write FILE on their machines"
+    )
     parser.set_defaults(run=run)
 
 
@@ -48,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
         load()
         job_file = load_job(args.job)
         place = membership.membership_of(args, "worker", job_file.job.cluster)
-        run_worker(job_file, place, args.events, args.report, args.resume)
+        run_worker(job_file, place, args.events, args.report, args.resume, args.done_file)
     except (UserError, DataError) as error:
         _tell(error)
         code = 2

@@ -8,6 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, NonNegativeI
 
 from models.config import ModelConfig
 from ps_cluster.job.failures_schema import Failures
+from ps_cluster.job.kubernetes_schema import Kubernetes
 from ps_cluster.job.planning_schema import Planning
 from ps_cluster.job.sampling_schema import Sampling, Time
 from ps_cluster.job.table_schema import Admission, Name, SparseOptimizer, Table, Width
@@ -340,6 +341,9 @@ class Job(_Section):
         default_factory=Failures, description="What happens when a process dies, and how long anything is waited for."
     )
     planning: Planning = Field(default_factory=Planning, description="What only `ps-cluster plan` reads.")
+    kubernetes: Kubernetes = Field(
+        default_factory=Kubernetes, description="How the job runs on Kubernetes; nothing of it counts elsewhere."
+    )
     output: Text = Field(
         description="Folder for logs, checkpoint, TensorBoard events, report and SavedModel; relative to the "
         "job file's folder. Not the job file's own folder: a run may be told to overwrite it."

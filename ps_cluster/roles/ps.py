@@ -7,10 +7,11 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from threading import Event
 from types import FrameType
 from typing import NoReturn
 
-from ps_cluster.errors import RunError
+from ps_cluster.errors import RESTART, RunError
 from ps_cluster.job.membership import Membership
 from ps_cluster.launch.pdeathsig import die_with_launcher
 from ps_cluster.launch.ports import listen_error
@@ -28,6 +29,7 @@ def run_ps(
     membership: Membership,
     libraries: Sequence[Callable[[], object]] = (load_own_ops,),
     serve: Callable[[], object] = lambda: None,
+    until: Callable[[Event], int] | None = None,
 ) -> NoReturn:
     """Serve as PS `membership.index` until SIGTERM, which ends the process with status 0 (SIGINT: 130).
 
@@ -38,13 +40,15 @@ def run_ps(
       membership: place in the cluster; only the PS are named to TensorFlow.
       libraries: what to call, after TensorFlow and TFRA are imported, so that further ops are registered.
       serve: called when the tables can be reached: what else this process serves, from threads of its own.
+      until: returns when the run is over, with the status to end with. SIGTERM then only sets the event that it is
+        given, before that it ends the process with RESTART: whoever started it has to start another one.
 
     Raises:
       RunError: the port cannot be listened on, ops cannot be loaded, or TensorFlow cannot start its server.
     """
     die_with_launcher()
     # A TensorFlow server cannot be shut down: at the end the process goes, whatever is connected or running.
-    signal.signal(signal.SIGTERM, _leave(0))
+    signal.signal(signal.SIGTERM, _leave(0 if until is None else RESTART))
     signal.signal(signal.SIGINT, _leave(130))
     _check_port(membership)
     tf = import_tensorflow(gpu=False)
@@ -61,7 +65,12 @@ def run_ps(
         _check_port(membership)
         raise RunError(f"ps {membership.index}: cannot serve at {membership.address}: {error.message}") from None
     serve()
+    told_to_end = Event()
+    if until is not None:
+        signal.signal(signal.SIGTERM, lambda signum, frame: told_to_end.set())
     print(f"ps {membership.index} is ready at {membership.address}", flush=True)
+    if until is not None:
+        _leave(until(told_to_end))(0, None)
     while True:  # not server.join(): a Python signal handler only runs while Python code does
         signal.pause()
         assert server is not None  # keeps it alive

@@ -24,6 +24,7 @@ from ps_cluster.launch.pdeathsig import PARENT_VARIABLE
 from ps_cluster.metrics.exact_auc import Evaluation
 from ps_cluster.roles.readable import readable_errors
 from ps_cluster.roles.telling import Teller
+from ps_cluster.roles.until_done import tell_done
 from ps_cluster.train.collective import broadcast_from_first, joined, total
 from ps_cluster.train.connect import connect
 from ps_cluster.train.dense import make_dense_optimizer
@@ -51,7 +52,12 @@ _AGAIN = "start again with --resume to go on"
 
 
 def run_worker(
-    job_file: JobFile, membership: Membership, events: str | None, report: str | None, resume: bool = False
+    job_file: JobFile,
+    membership: Membership,
+    events: str | None,
+    report: str | None,
+    resume: bool = False,
+    done_file: str | None = None,
 ) -> None:
     """Trains the job as worker `membership.index`; TensorFlow must have been imported quietly before. In the main
     thread: it takes SIGTERM over, which ends the process with the code RESTART where training can go on from.
@@ -62,6 +68,7 @@ def run_worker(
       events: file that worker 0 appends events to, as JSON lines; None: it only prints.
       report: file that worker 0 writes the run's report to.
       resume: go on from the newest whole checkpoint, if there is one.
+      done_file: file that worker 0 writes on the machine of each PS when the tables are needed no more.
 
     Raises:
       UserError, DataError: the job or its data are wrong.
@@ -164,6 +171,8 @@ def run_worker(
                 watchdog.at("evaluation", long=True)
                 teller.evaluation(evaluate_session(session, test_share, teller))
             total(np.ones(1, np.int64))  # nobody leaves the ring before all are done
+            if membership.index == 0 and membership.ps and done_file is not None:
+                tell_done(session.devices.ps, done_file)
         watchdog.off()
         if membership.index == 0:
             teller.phase("export")
