@@ -22,31 +22,48 @@ def with_values(text: str, values: Mapping[Path, object]) -> str:
 
     Paths name fields by text and items of lists by number; an item must be there.
     """
+    root, before = yaml.compose(text, Loader=yaml.SafeLoader), parse(text).value
+    wanted = before
+    replaced: list[tuple[int, int, str]] = []
+    added: dict[Path, object] = {}
     for path, value in values.items():
-        wanted = _set(parse(text).value, path, value)
-        edited = _edited(text, path, value)
-        # Anchors and block texts are not worth more than a file that is written anew.
-        text = edited if _value_of(edited) == wanted else json.dumps(wanted, ensure_ascii=False, indent=2) + "\n"
-    return text
+        wanted = _set(wanted, path, value)
+        node = _at_node(root, path)
+        if node is None:
+            added[path] = value
+        else:
+            replaced.append((node.start_mark.index, _end(node), _written(value)))
+    edited = text
+    for start, end, written in sorted(replaced, reverse=True):
+        edited = f"{edited[:start]}{written}{edited[end:]}"
+    for path, value in added.items():
+        edited = _with_added(edited, path, value)
+    # Anchors and block texts are not worth more than a file that is written anew.
+    return edited if _value_of(edited) == wanted else json.dumps(wanted, ensure_ascii=False, indent=2) + "\n"
 
 
-def _edited(text: str, path: Path, value: object) -> str:
-    root = yaml.compose(text, Loader=yaml.SafeLoader)
-    node, depth = root, 0
-    while depth < len(path) and (inner := _inner(node, path[depth])) is not None:
+def _with_added(text: str, path: Path, value: object) -> str:
+    """`text` with a field that is absent; the nearest mapping around it is there."""
+    root, depth = yaml.compose(text, Loader=yaml.SafeLoader), 0
+    node = root
+    while (inner := _inner(node, path[depth])) is not None:
         node, depth = inner, depth + 1
-    if depth < len(path):
-        for name in reversed(path[depth + 1 :]):
-            value = {name: value}
-        if depth == 0:
-            line = f"{path[0]}: {_written(value)}"
-            if root.flow_style:
-                at = root.end_mark.index - 1
-                return f"{text[:at].rstrip().removesuffix(',')}, {line}{text[at:]}"
-            return f"{text.rstrip()}\n{line}\n"
-        value = {**_at(parse(text).value, path[:depth]), path[depth]: value}
-    start, end = node.start_mark.index, _end(node)
-    return f"{text[:start]}{_written(value)}{text[end:]}"
+    for name in reversed(path[depth + 1 :]):
+        value = {name: value}
+    if depth > 0:
+        held = {**_at(parse(text).value, path[:depth]), path[depth]: value}
+        return f"{text[: node.start_mark.index]}{_written(held)}{text[_end(node) :]}"
+    line = f"{path[0]}: {_written(value)}"
+    if not root.flow_style:
+        return f"{text.rstrip()}\n{line}\n"
+    at = root.end_mark.index - 1
+    return f"{text[:at].rstrip().removesuffix(',')}, {line}{text[at:]}"
+
+
+def _at_node(node: Node | None, path: Path) -> Node | None:
+    for name in path:
+        node = _inner(node, name) if node is not None else None
+    return node
 
 
 def _inner(node: Node, name: str | int) -> Node | None:

@@ -16,7 +16,10 @@ def claim(run: Run) -> Object | None:
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
-        "metadata": {**run.metadata(claim_name(told, run.job.name)), "labels": labels(run.names.of("storage"), "storage")},
+        "metadata": {
+            **run.metadata(claim_name(told, run.job.name)),
+            "labels": labels(run.names.of("storage"), "storage"),
+        },
         "spec": {
             "accessModes": [told.access],
             **({"storageClassName": told.storage_class} if told.storage_class else {}),

@@ -173,6 +173,7 @@ def run_worker(
             total(np.ones(1, np.int64))  # nobody leaves the ring before all are done
             if membership.index == 0 and membership.ps and done_file is not None:
                 tell_done(session.devices.ps, done_file)
+                drain.defer()  # there is nobody any more to begin again with
         watchdog.off()
         if membership.index == 0:
             teller.phase("export")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 
 import kubernetes_validate
 import pytest
@@ -14,36 +16,62 @@ from ps_cluster.cli import worker as worker_command
 from ps_cluster.cli.main import parser
 from ps_cluster.job.load import load_job
 from ps_cluster.job.membership import membership_of
-from tests.k8s.manifests import FOLDERS, K8S, Pod, admitted, documents, kustomization, of_kind, pods
+from ps_cluster.kubernetes.render import model_server_objects, run_objects
+from tests.k8s.manifests import FOLDERS, K8S, documents, generated, kustomization
+from tests.k8s.objects import admitted, mount_of, of_kind, pods, writable
 
-OLDEST = "1.25"  # ranges of ports in a NetworkPolicy
+OLDEST = "1.30"
 JOB_FILE = K8S / "base" / "job.yaml"
 EXAMPLE = K8S.parent / "ps_cluster" / "examples" / "movielens.yaml"
-PS = pods("movielens-ps")
-WORKERS = pods("movielens-worker")
-RUN = [*PS, *WORKERS]
-SAMPLES = pods("movielens-samples")
+BASE, STORAGE = documents("base"), documents("storage")
+RUN = pods(BASE)
+PS, WORKERS = [pod for pod in RUN if pod.role == "ps"], [pod for pod in RUN if pod.role == "worker"]
+SAMPLES = pods(STORAGE)
 ALL = [*RUN, *SAMPLES]
 ROLES = {"movielens-ps": "ps", "movielens-worker": "worker"}
 TENSORFLOW, RENDEZVOUS, RING = 2222, 2223, 40123
 
 every_folder = pytest.mark.parametrize("folder", FOLDERS)
-every_pod = pytest.mark.parametrize("pod", ALL, ids=lambda pod: f"{pod.job}-{pod.index}")
-every_pod_of_the_run = pytest.mark.parametrize("pod", RUN, ids=lambda pod: f"{pod.job}-{pod.index}")
+every_pod = pytest.mark.parametrize("pod", ALL, ids=lambda pod: f"{pod.maker}-{pod.index}")
+every_pod_of_the_run = pytest.mark.parametrize("pod", RUN, ids=lambda pod: f"{pod.maker}-{pod.index}")
 
 
 @every_folder
-@pytest.mark.parametrize("version", [OLDEST, "1.30", kubernetes_validate.latest_version()])
+@pytest.mark.parametrize("version", [OLDEST, kubernetes_validate.latest_version()])
 def test_every_object_is_valid_in_old_and_new_kubernetes(folder, version):
-    for one in documents(folder):
+    for one in [*documents(folder), *generated(folder)]:
         kubernetes_validate.validate(one, version, strict=True)
 
 
 @every_folder
 def test_a_kustomization_names_every_manifest_of_its_folder(folder):
-    generated = {name for one in kustomization(folder).get("configMapGenerator", []) for name in one["files"]}
-    named = {*kustomization(folder)["resources"], *generated, "kustomization.yaml"}
+    made_of = {name for one in kustomization(folder).get("configMapGenerator", []) for name in one["files"]}
+    named = {*kustomization(folder)["resources"], *made_of, "kustomization.yaml"}
     assert named == {path.name for path in (K8S / folder).iterdir()}
+
+
+def test_render_prints_what_lies_in_base_and_the_claim():
+    wanted = [*of_kind(STORAGE, "PersistentVolumeClaim").values(), *documents("base"), *generated("base")]
+    assert _by_name(run_objects(load_job(JOB_FILE))) == _by_name(wanted)
+
+
+def test_render_serving_prints_what_lies_in_serving():
+    wanted = [*documents("serving"), *generated("serving")]
+    assert _by_name(model_server_objects(load_job(JOB_FILE))) == _by_name(wanted)
+
+
+@every_folder
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl")
+def test_kubectl_makes_of_a_kustomization_what_the_tests_take_it_for(folder):
+    done = subprocess.run(
+        ["kubectl", "kustomize", K8S / folder], capture_output=True, text=True, check=True, timeout=60
+    )
+    made = list(yaml.safe_load_all(done.stdout))
+    assert _by_name(made) == _by_name([*documents(folder), *generated(folder)])
+
+
+def _by_name(objects: list[dict]) -> dict[tuple[str, str], dict]:
+    return {(one["kind"], one["metadata"]["name"]): one for one in objects}
 
 
 def test_every_object_of_a_run_carries_the_labels_by_which_it_is_removed():
@@ -57,13 +85,13 @@ def test_every_object_of_a_run_carries_the_labels_by_which_it_is_removed():
 
 @pytest.mark.parametrize("job", ROLES)
 def test_a_job_and_its_pods_carry_the_same_labels(job):
-    one = of_kind("Job")[job]
+    one = of_kind(BASE, "Job")[job]
     assert one["metadata"]["labels"] == one["spec"]["template"]["metadata"]["labels"]
     assert one["metadata"]["labels"]["app.kubernetes.io/component"] == ROLES[job]
 
 
 def test_the_service_gives_a_name_to_the_pods_of_the_run_and_to_no_other():
-    (service,) = of_kind("Service").values()
+    (service,) = of_kind(BASE, "Service").values()
     selector = service["spec"]["selector"]
     assert [pod for pod in ALL if selector.items() <= pod.labels.items()] == RUN
     assert service["spec"]["clusterIP"] == "None"
@@ -74,18 +102,17 @@ def test_the_service_gives_a_name_to_the_pods_of_the_run_and_to_no_other():
 
 
 @pytest.mark.parametrize("job", ROLES)
-def test_all_pods_of_a_job_start_at_once_each_with_its_index_and_only_once(job):
-    spec = of_kind("Job")[job]["spec"]
+def test_all_pods_of_a_job_start_at_once_each_with_its_index(job):
+    spec = of_kind(BASE, "Job")[job]["spec"]
     assert spec["completionMode"] == "Indexed"
     assert spec["completions"] == spec["parallelism"] == getattr(load_job(JOB_FILE).job.cluster, _count_field(job))
-    assert spec["backoffLimit"] == 0
     assert spec["template"]["spec"]["restartPolicy"] == "Never"
 
 
 @every_pod_of_the_run
 def test_the_real_parser_takes_the_flags_and_finds_the_place_that_dns_gives(pod):
     args = parser().parse_args(pod.command)
-    role = ROLES[pod.job]
+    role = pod.role
     assert args.run is {"ps": ps_command.run, "worker": worker_command.run}[role]
     place = membership_of(args, role, load_job(JOB_FILE).job.cluster, environment={})
     assert place.index == pod.index
@@ -100,15 +127,13 @@ def test_the_real_parser_takes_the_command_that_makes_the_samples(pod):
     made = {f"{args.out}/train.orc", f"{args.out}/test.orc"}
     data = load_job(JOB_FILE).job.data
     assert made == {*data.train, *data.test}
-    assert _writable(pod, args.out) and _writable(pod, args.cache)
+    assert writable(pod, args.out) and writable(pod, args.cache)
 
 
-@pytest.mark.parametrize("pod", PS)
-def test_a_ps_waits_for_the_end_of_the_rendezvous_that_the_workers_use(pod):
-    script, rendezvous = pod.args[1:3]
-    assert pod.args[0] == "bash"
-    assert script.removeprefix("/job/") in kustomization("base")["configMapGenerator"][0]["files"]
-    assert rendezvous == parser().parse_args(pod.command).rendezvous
+def test_every_ps_waits_for_the_file_that_worker_0_has_written():
+    waited_for = {parser().parse_args(pod.command).until_done for pod in PS}
+    assert waited_for == {parser().parse_args(pod.command).done_file for pod in WORKERS}
+    assert all(writable(pod, waited_for.copy().pop()) for pod in PS)
 
 
 def test_the_job_file_is_the_example_but_for_its_places():
@@ -116,7 +141,8 @@ def test_the_job_file_is_the_example_but_for_its_places():
     here = {"train": [f"/storage/{path}" for path in example.data.train], "output": f"/storage/{example.output}"}
     here["test"] = [f"/storage/{path}" for path in example.data.test]
     data = example.data.model_copy(update={"train": here["train"], "test": here["test"]})
-    assert ours == example.model_copy(update={"data": data, "output": here["output"]})
+    told = {"data": data, "output": here["output"], "kubernetes": ours.kubernetes}
+    assert ours == example.model_copy(update=told)
 
 
 @every_pod_of_the_run
@@ -126,13 +152,13 @@ def test_files_named_in_a_command_are_mounted_and_outputs_can_be_written(pod):
     assert args.job.removeprefix("/job/") in files
     job = load_job(JOB_FILE).job
     for path in (job.output, *job.data.train, *job.data.test, *filter(None, [getattr(args, "report", None)])):
-        assert _writable(pod, path)
-    assert _writable(pod, "/tmp")
-    assert not _writable(pod, args.job)
+        assert writable(pod, path)
+    assert writable(pod, "/tmp")
+    assert not writable(pod, args.job)
 
 
 def test_all_pods_share_one_storage_that_all_nodes_can_mount():
-    (claim,) = of_kind("PersistentVolumeClaim").values()
+    (claim,) = of_kind(STORAGE, "PersistentVolumeClaim").values()
     assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
     claims = {
         volume["persistentVolumeClaim"]["claimName"]
@@ -141,7 +167,7 @@ def test_all_pods_share_one_storage_that_all_nodes_can_mount():
         if "persistentVolumeClaim" in volume
     }
     assert claims == {claim["metadata"]["name"]}
-    assert {_mount_of(pod, "/storage/x")["name"] for pod in ALL} == {"storage"}
+    assert {mount_of(pod, "/storage/x")["name"] for pod in ALL} == {"storage"}
 
 
 @every_pod
@@ -152,12 +178,12 @@ def test_mounts_and_volumes_of_a_pod_fit_each_other_and_the_config_map_exists(po
     assert maps <= {one["name"] for one in kustomization("base")["configMapGenerator"]}
 
 
-@pytest.mark.parametrize("source", RUN, ids=lambda pod: f"from {pod.job}-{pod.index}")
+@pytest.mark.parametrize("source", RUN, ids=lambda pod: f"from {pod.maker}-{pod.index}")
 def test_pods_of_the_run_reach_what_they_need(source):
-    assert all(admitted(source.labels, target.labels, TENSORFLOW) for target in RUN)
-    assert all(admitted(source.labels, target.labels, RENDEZVOUS) for target in WORKERS)
-    assert all(admitted(source.labels, target.labels, RING) == (source in WORKERS) for target in WORKERS)
-    assert not any(admitted(source.labels, target.labels, port) for target in PS for port in (RENDEZVOUS, RING))
+    assert all(admitted(BASE, source.labels, target.labels, TENSORFLOW) for target in RUN)
+    assert all(admitted(BASE, source.labels, target.labels, RENDEZVOUS) for target in WORKERS)
+    assert all(admitted(BASE, source.labels, target.labels, RING) == (source in WORKERS) for target in WORKERS)
+    assert not any(admitted(BASE, source.labels, target.labels, port) for target in PS for port in (RENDEZVOUS, RING))
 
 
 @pytest.mark.parametrize(
@@ -172,12 +198,12 @@ def test_pods_of_the_run_reach_what_they_need(source):
 )
 def test_no_other_pod_reaches_any_port(labels):
     ports = (1, 22, 1023, 1024, TENSORFLOW, RENDEZVOUS, RING, 65535)
-    reached = [(pod.job, port) for pod in RUN for port in ports if admitted(labels, pod.labels, port)]
+    reached = [(pod.maker, port) for pod in RUN for port in ports if admitted(BASE, labels, pod.labels, port)]
     assert reached == []
 
 
 def test_policies_name_pods_only_by_their_labels_in_their_own_namespace():
-    for policy in of_kind("NetworkPolicy").values():
+    for policy in of_kind(BASE, "NetworkPolicy").values():
         peers = [peer for rule in policy["spec"]["ingress"] for peer in rule["from"]]
         assert all(set(peer) == {"podSelector"} for peer in peers)
 
@@ -219,7 +245,7 @@ def test_a_pod_runs_the_image_of_this_version_as_the_user_it_was_made_for(pod):
     assert 'ENTRYPOINT ["tini", "--"]' in dockerfile and "command" not in pod.container
 
 
-@every_folder
+@pytest.mark.parametrize("folder", ["base", "storage"])
 def test_a_kustomization_can_point_all_its_pods_at_a_registry(folder):
     (image,) = kustomization(folder)["images"]
     assert {image["name"], image["newName"], image["newTag"]} == {"ps-cluster", __version__}
@@ -251,13 +277,3 @@ def _refuse_duplicates(node: yaml.Node, where: str) -> None:
 
 def _count_field(job: str) -> str:
     return "ps" if ROLES[job] == "ps" else "workers"
-
-
-def _mount_of(pod: Pod, path: str) -> dict | None:
-    mounts = [one for one in pod.container["volumeMounts"] if f"{path}/".startswith(f"{one['mountPath']}/")]
-    return max(mounts, key=lambda one: len(one["mountPath"]), default=None)
-
-
-def _writable(pod: Pod, path: str) -> bool:
-    mount = _mount_of(pod, path)
-    return mount is not None and not mount.get("readOnly", False)
