@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shutil
 import subprocess
@@ -14,8 +15,10 @@ from ps_cluster import __version__
 from ps_cluster.cli import ps as ps_command
 from ps_cluster.cli import worker as worker_command
 from ps_cluster.cli.main import parser
-from ps_cluster.job.load import load_job
+from ps_cluster.job.edit_text import with_values
+from ps_cluster.job.load import check_document, load_job
 from ps_cluster.job.membership import membership_of
+from ps_cluster.job.yaml_text import parse
 from ps_cluster.kubernetes.render import model_server_objects, run_objects
 from tests.k8s.manifests import FOLDERS, K8S, documents, generated, kustomization
 from tests.k8s.objects import admitted, mount_of, of_kind, pods, writable
@@ -68,6 +71,33 @@ def test_kubectl_makes_of_a_kustomization_what_the_tests_take_it_for(folder):
     )
     made = list(yaml.safe_load_all(done.stdout))
     assert _by_name(made) == _by_name([*documents(folder), *generated(folder)])
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl")
+@pytest.mark.parametrize(
+    ("folder", "told"),
+    [
+        ("gpu", {"image": f"ps-cluster:{__version__}-gpu", "worker": {"gpus": 1}}),
+        ("queue", {"queue": "training"}),
+        ("online", {"ps": {"kind": "StatefulSet"}}),
+    ],
+)
+def test_render_prints_what_kubectl_makes_of_an_overlay(folder, told):
+    command = ["kubectl", "kustomize", K8S / "overlays" / folder]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    job_file = load_job(JOB_FILE)
+    here = job_file.job.kubernetes
+    parts = {name: getattr(here, name).model_copy(update=one) for name, one in told.items() if isinstance(one, dict)}
+    kubernetes = here.model_copy(update={**told, **parts})
+    text = with_values(job_file.text, {("kubernetes",): kubernetes.model_dump(mode="json", exclude_unset=True)})
+    changed = check_document(parse(text), job_file.folder)[0]
+    assert changed is not None
+    wanted = _by_name(run_objects(dataclasses.replace(job_file, job=changed, text=text)))
+    made = _by_name(list(yaml.safe_load_all(done.stdout)))
+    for key in (("PersistentVolumeClaim", "movielens"), ("ConfigMap", "movielens-job")):
+        wanted.pop(key)  # the claim lies in storage/, and of the job file's section kubernetes the pods read nothing
+        made.pop(key, None)
+    assert made == wanted
 
 
 def _by_name(objects: list[dict]) -> dict[tuple[str, str], dict]:
