@@ -32,7 +32,10 @@ from ps_cluster.errors import RESTART, RestartMe, RunError, UserError
 
 # In the order of the help text. A module has `add_parser(subparsers)`, which sets `run` as its parser's
 # default; it imports what is slow to import only inside `run`.
-COMMANDS = (data, plan, train, ps, worker, *cluster.COMMANDS, status, doctor, trace, evaluate, export, apply, score, table, schema, check)
+COMMANDS = (
+    *(data, plan, train, ps, worker, *cluster.COMMANDS, status, doctor, trace),
+    *(evaluate, export, apply, score, table, schema, check),
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

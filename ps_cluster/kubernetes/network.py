@@ -11,6 +11,8 @@ def service(run: Run) -> Object:
     ports = [{"name": "tensorflow", "port": TENSORFLOW_PORT}]
     if run.job.cluster.workers > 1:
         ports.append({"name": "rendezvous", "port": RENDEZVOUS_PORT})
+    if run.job.metrics.serve:
+        ports.append({"name": "metrics", "port": run.job.metrics.port})
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -26,7 +28,7 @@ def service(run: Run) -> Object:
 
 def ps_policy(run: Run) -> Object:
     """TensorFlow's servers ask nobody who they are: only the job's own pods may reach them."""
-    return _policy(run, "ps", [_from_pods(run, None, TENSORFLOW_PORT)])
+    return _policy(run, "ps", [_from_pods(run, None, TENSORFLOW_PORT), *_figures(run)])
 
 
 def worker_policy(run: Run) -> Object:
@@ -36,7 +38,7 @@ def worker_policy(run: Run) -> Object:
         rules[0]["ports"].append(_tcp(RENDEZVOUS_PORT))
         ring = {**_tcp(FIRST_FREE_PORT), "endPort": 65535}
         rules.append({"from": [{"podSelector": {"matchLabels": selector(job, "worker")}}], "ports": [ring]})
-    return _policy(run, "worker", rules)
+    return _policy(run, "worker", [*rules, *_figures(run)])
 
 
 def policy(metadata: Object, pods: dict[str, str], ingress: list[Object]) -> Object:
@@ -47,6 +49,17 @@ def policy(metadata: Object, pods: dict[str, str], ingress: list[Object]) -> Obj
         "metadata": metadata,
         "spec": {"podSelector": {"matchLabels": pods}, "policyTypes": ["Ingress"], "ingress": ingress},
     }
+
+
+def from_watchers(run: Run, port: int) -> Object:
+    """A rule for the pods of the namespace that may read figures; the label is Kubernetes' own."""
+    watchers = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": run.settings.metrics_namespace}}}
+    return {"from": [watchers], "ports": [_tcp(port)]}
+
+
+def _figures(run: Run) -> list[Object]:
+    metrics = run.job.metrics
+    return [from_watchers(run, metrics.port)] if metrics.serve and metrics.port is not None else []
 
 
 def _policy(run: Run, component: str, ingress: list[Object]) -> Object:

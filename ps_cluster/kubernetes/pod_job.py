@@ -12,7 +12,7 @@ from ps_cluster.job.problems import Path, Problem, path_text, quoted
 from ps_cluster.job.resolve import JobFile
 from ps_cluster.job.schema import Job
 from ps_cluster.job.yaml_text import parse
-from ps_cluster.kubernetes.names import JOB_FILE, JOB_FOLDER
+from ps_cluster.kubernetes.names import JOB_FILE, JOB_FOLDER, METRICS_PORT
 
 
 def pod_job(job_file: JobFile) -> JobFile:
@@ -41,6 +41,8 @@ def pod_job(job_file: JobFile) -> JobFile:
         problems.append(Problem(("checkpoint", "folder"), expected, "none"))
     if problems:
         raise UserError("\n".join(_line(job_file.path, problem) for problem in problems))
+    if job.metrics.serve and job.metrics.port is None:
+        changed["metrics", "port"] = METRICS_PORT  # a free one could not be named to whoever reads the figures
     text = with_values(job_file.text, changed)
     in_pods, wrong = check_document(parse(text), JOB_FOLDER)
     if in_pods is None:  # such as samples that lie in the output folder only there

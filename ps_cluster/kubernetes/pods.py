@@ -8,7 +8,7 @@ from ps_cluster.job.schema import Job
 from ps_cluster.kubernetes.commands import ps_command, worker_command
 from ps_cluster.kubernetes.names import RENDEZVOUS_PORT, TENSORFLOW_PORT, labels
 from ps_cluster.kubernetes.placement import placement
-from ps_cluster.kubernetes.probes import of_server
+from ps_cluster.kubernetes.probes import of_ps, of_worker
 from ps_cluster.kubernetes.quantities import cores, memory
 from ps_cluster.kubernetes.run import Object, Run
 from ps_cluster.kubernetes.security import NO_TOKEN, container_security, pod_security
@@ -21,7 +21,7 @@ _TENSORFLOW = {"name": "tensorflow", "containerPort": TENSORFLOW_PORT}
 def ps_template(run: Run, restart: str = "Never") -> Object:
     """Of a PS."""
     asked = resources(run.sizing.ps_memory_bytes, run.sizing.ps_cores)
-    more = {"ports": [_TENSORFLOW], **of_server("tensorflow")}
+    more = {"ports": [_TENSORFLOW, *_metrics(run)], **of_ps(run.job.metrics.serve)}
     container = container_of_image(run, "ps", ps_command(run), asked, more)
     return _template(run, "ps", container, restart)
 
@@ -32,7 +32,8 @@ def worker_template(run: Run) -> Object:
     if run.job.cluster.workers > 1:
         ports.append({"name": "rendezvous", "containerPort": RENDEZVOUS_PORT})
     asked = resources(run.sizing.worker_memory_bytes, run.sizing.worker_cores, run.settings.worker.gpus)
-    container = container_of_image(run, "worker", worker_command(run), asked, {"ports": ports})
+    more = {"ports": [*ports, *_metrics(run)], **of_worker(run.job.metrics.serve)}
+    container = container_of_image(run, "worker", worker_command(run), asked, more)
     return _template(run, "worker", container, "Never")
 
 
@@ -78,9 +79,20 @@ def container_of_image(run: Run, name: str, args: list[str], asked: Object, more
     }
 
 
+def scraped(port: str, path: str) -> dict[str, str]:
+    """Annotations by which Prometheus is often told what to read."""
+    return {"prometheus.io/scrape": "true", "prometheus.io/port": port, "prometheus.io/path": path}
+
+
+def _metrics(run: Run) -> list[Object]:
+    metrics = run.job.metrics
+    return [{"name": "metrics", "containerPort": metrics.port}] if metrics.serve else []
+
+
 def _template(run: Run, component: str, container: Object, restart: str) -> Object:
+    annotations = {"annotations": scraped(str(run.job.metrics.port), "/metrics")} if run.job.metrics.serve else {}
     return {
-        "metadata": {"labels": labels(run.job.name, component)},
+        "metadata": {"labels": labels(run.job.name, component), **annotations},
         "spec": {
             "subdomain": run.names.service,
             "terminationGracePeriodSeconds": grace_seconds(run.job),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ps_cluster.kubernetes.run import Object
 
+_HEALTH = {"httpGet": {"path": "/healthz", "port": "metrics"}}
 _START = {"periodSeconds": 5, "failureThreshold": 120}
 """Ten minutes: large images start slowly on a busy node."""
 _READY = {"periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": 3}
@@ -11,11 +12,23 @@ _ALIVE = {"periodSeconds": 30, "timeoutSeconds": 10, "failureThreshold": 10}
 """Five minutes without an answer: what then still runs would hold the others up for ever."""
 
 
-def of_server(port: str) -> Object:
-    """Of a process that is of use as soon as it listens on `port`, and alive while it does."""
-    asked = {"tcpSocket": {"port": port}}
+def of_ps(served: bool) -> Object:
+    """Of use as soon as it listens for TensorFlow. `served`: whether it answers for its health, as a process that
+    hangs does not: connections are taken by its kernel."""
+    listens = {"tcpSocket": {"port": "tensorflow"}}
     return {
-        "startupProbe": {**asked, **_START},
-        "readinessProbe": {**asked, **_READY},
-        "livenessProbe": {**asked, **_ALIVE},
+        "startupProbe": {**listens, **_START},
+        "readinessProbe": {**listens, **_READY},
+        "livenessProbe": {**(_HEALTH if served else listens), **_ALIVE},
+    }
+
+
+def of_worker(served: bool) -> Object:
+    """Nobody asks a worker for anything but its health."""
+    if not served:
+        return {}
+    return {
+        "startupProbe": {**_HEALTH, **_START},
+        "readinessProbe": {**_HEALTH, **_READY},
+        "livenessProbe": {**_HEALTH, **_ALIVE},
     }

@@ -8,9 +8,9 @@ import posixpath
 from ps_cluster.errors import UserError
 from ps_cluster.job.kubernetes_schema import ServingPods
 from ps_cluster.kubernetes.names import SERVING_GRPC_PORT, SERVING_HTTP_PORT, labels, selector
-from ps_cluster.kubernetes.network import policy
+from ps_cluster.kubernetes.network import from_watchers, policy
 from ps_cluster.kubernetes.placement import nodes
-from ps_cluster.kubernetes.pods import resources
+from ps_cluster.kubernetes.pods import resources, scraped
 from ps_cluster.kubernetes.run import Object, Run
 from ps_cluster.kubernetes.security import NO_TOKEN, container_security, pod_security
 from ps_cluster.kubernetes.volumes import claim_name
@@ -138,11 +138,7 @@ def _deployment(run: Run, asked: ServingPods, name: str) -> Object:
             "template": {
                 "metadata": {
                     "labels": labels(name, "serving"),
-                    "annotations": {
-                        "prometheus.io/scrape": "true",
-                        "prometheus.io/port": str(SERVING_HTTP_PORT),
-                        "prometheus.io/path": _METRICS_PATH,
-                    },
+                    "annotations": scraped(str(SERVING_HTTP_PORT), _METRICS_PATH),
                 },
                 "spec": {
                     **NO_TOKEN,
@@ -172,8 +168,7 @@ def _rules(run: Run, asked: ServingPods, name: str) -> list[Object]:
     pods = selector(name, "serving")
     clients = {"podSelector": {"matchLabels": dict(asked.clients)} if asked.clients else {}}
     both = [{"protocol": "TCP", "port": port} for port in (SERVING_GRPC_PORT, SERVING_HTTP_PORT)]
-    watchers = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": run.settings.metrics_namespace}}}
-    ingress = [{"from": [clients], "ports": both}, {"from": [watchers], "ports": both[1:]}]
+    ingress = [{"from": [clients], "ports": both}, from_watchers(run, SERVING_HTTP_PORT)]
     budget = {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",

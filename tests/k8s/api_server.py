@@ -21,7 +21,12 @@ import yaml
 Object = dict[str, Any]
 
 RESOURCES = {
-    "v1": {"pods": "Pod", "services": "Service", "configmaps": "ConfigMap", "persistentvolumeclaims": "PersistentVolumeClaim"},
+    "v1": {
+        "pods": "Pod",
+        "services": "Service",
+        "configmaps": "ConfigMap",
+        "persistentvolumeclaims": "PersistentVolumeClaim",
+    },
     "apps/v1": {"statefulsets": "StatefulSet", "deployments": "Deployment"},
     "batch/v1": {"jobs": "Job"},
     "networking.k8s.io/v1": {"networkpolicies": "NetworkPolicy"},
@@ -111,6 +116,8 @@ class _Handler(BaseHTTPRequestHandler):
             return self._answer(200, found)
         if self._refused("GET", url.path):
             return None
+        if "/namespaces/" not in url.path:
+            return self._not_found("path", url.path)
         resource, namespace, name, part = _place(url.path)
         if part == "log":
             return self._text(self.cluster.logs.get(name, ""))
@@ -164,8 +171,11 @@ class _Handler(BaseHTTPRequestHandler):
             for _ in range(600):
                 with self.cluster.changed:
                     now = {one["metadata"]["name"]: one for one in _chosen(self.cluster, resource, namespace, query)}
-                    events = [("ADDED" if name not in told else "MODIFIED", one) for name, one in now.items()
-                              if told.get(name) != one["metadata"]["resourceVersion"]]
+                    events = [
+                        ("ADDED" if name not in told else "MODIFIED", one)
+                        for name, one in now.items()
+                        if told.get(name) != one["metadata"]["resourceVersion"]
+                    ]
                     events += [("DELETED", {**_named(resource, namespace, name)}) for name in told if name not in now]
                     told = {name: one["metadata"]["resourceVersion"] for name, one in now.items()}
                     text = "".join(json.dumps({"type": kind, "object": one}) + "\n" for kind, one in events)
@@ -214,7 +224,7 @@ class _Handler(BaseHTTPRequestHandler):
 def _place(path: str) -> tuple[str, str, str, str]:
     """Resource, namespace, name and sub-resource of `/api/v1/namespaces/NS/RESOURCE/NAME/PART`."""
     parts = path.strip("/").split("/")
-    parts = parts[parts.index("namespaces") + 1 :] + ["", ""]
+    parts = [*parts[parts.index("namespaces") + 1 :], "", ""]
     return parts[1], parts[0], parts[2], parts[3]
 
 
@@ -267,7 +277,14 @@ def _discovery(path: str) -> Object | None:
         "kind": "APIResourceList",
         "groupVersion": version,
         "resources": [
-            {"name": name, "singularName": kind.lower(), "namespaced": True, "kind": kind, "verbs": verbs, "shortNames": SHORT.get(name, [])}
+            {
+                "name": name,
+                "singularName": kind.lower(),
+                "namespaced": True,
+                "kind": kind,
+                "verbs": verbs,
+                "shortNames": SHORT.get(name, []),
+            }
             for name, kind in RESOURCES[version].items()
         ],
     }

@@ -32,7 +32,7 @@ PS, WORKERS = [pod for pod in RUN if pod.role == "ps"], [pod for pod in RUN if p
 SAMPLES = pods(STORAGE)
 ALL = [*RUN, *SAMPLES]
 ROLES = {"movielens-ps": "ps", "movielens-worker": "worker"}
-TENSORFLOW, RENDEZVOUS, RING = 2222, 2223, 40123
+TENSORFLOW, RENDEZVOUS, METRICS, RING = 2222, 2223, 2224, 40123
 
 every_folder = pytest.mark.parametrize("folder", FOLDERS)
 every_pod = pytest.mark.parametrize("pod", ALL, ids=lambda pod: f"{pod.maker}-{pod.index}")
@@ -128,7 +128,7 @@ def test_the_service_gives_a_name_to_the_pods_of_the_run_and_to_no_other():
     assert service["spec"]["publishNotReadyAddresses"] is True
     assert {pod.spec["subdomain"] for pod in RUN} == {service["metadata"]["name"]}
     ports = {port["name"]: port["port"] for port in service["spec"]["ports"]}
-    assert ports == {"tensorflow": TENSORFLOW, "rendezvous": RENDEZVOUS}
+    assert ports == {"tensorflow": TENSORFLOW, "rendezvous": RENDEZVOUS, "metrics": METRICS}
 
 
 @pytest.mark.parametrize("job", ROLES)
@@ -171,7 +171,7 @@ def test_the_job_file_is_the_example_but_for_its_places():
     here = {"train": [f"/storage/{path}" for path in example.data.train], "output": f"/storage/{example.output}"}
     here["test"] = [f"/storage/{path}" for path in example.data.test]
     data = example.data.model_copy(update={"train": here["train"], "test": here["test"]})
-    told = {"data": data, "output": here["output"], "kubernetes": ours.kubernetes}
+    told = {"data": data, "output": here["output"], "kubernetes": ours.kubernetes, "metrics": ours.metrics}
     assert ours == example.model_copy(update=told)
 
 
@@ -232,10 +232,13 @@ def test_no_other_pod_reaches_any_port(labels):
     assert reached == []
 
 
-def test_policies_name_pods_only_by_their_labels_in_their_own_namespace():
+def test_only_the_namespace_of_prometheus_reaches_a_pod_from_outside_and_only_for_its_figures():
     for policy in of_kind(BASE, "NetworkPolicy").values():
-        peers = [peer for rule in policy["spec"]["ingress"] for peer in rule["from"]]
-        assert all(set(peer) == {"podSelector"} for peer in peers)
+        for rule in policy["spec"]["ingress"]:
+            (peer,) = rule["from"]
+            if set(peer) != {"podSelector"}:
+                assert peer == {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+                assert rule["ports"] == [{"protocol": "TCP", "port": METRICS}]
 
 
 @every_pod

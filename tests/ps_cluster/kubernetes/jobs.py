@@ -83,6 +83,7 @@ def random_jobs(draw: st.DrawFn) -> JobFile:
         "name": draw(_NAMES),
         "cluster": {"ps": ps, "workers": draw(st.integers(1, 4)) if ps else 1},
         "checkpoint": draw(_some(grace_seconds=st.floats(0.1, 5000.0), folder=st.just("s3://bucket/clicks"))),
+        "metrics": {"serve": draw(st.booleans())},
         "kubernetes": draw(_KUBERNETES),
     }
     return loaded(json.dumps(values))

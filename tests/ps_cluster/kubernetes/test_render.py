@@ -22,7 +22,7 @@ from ps_cluster.kubernetes.yaml_output import yaml_text
 from tests.k8s.objects import Object, Pod, admitted, mount_of, of_kind, pods, writable
 from tests.ps_cluster.kubernetes.jobs import PLAIN, job_with, loaded, random_jobs
 
-TENSORFLOW, RENDEZVOUS, RING = 2222, 2223, 40123
+TENSORFLOW, RENDEZVOUS, METRICS, RING = 2222, 2223, 2224, 40123
 _UNITS = {"Ti": 2**40, "Gi": 2**30, "Mi": 2**20, "Ki": 2**10}
 
 
@@ -184,7 +184,7 @@ def test_the_job_in_the_pods_is_the_job_but_for_its_places_which_are_mounted(it:
     folder = it.job_file.job.kubernetes.storage.folder
     assert in_pods.output == f"{folder}/run"
     assert in_pods.data.train == [f"{folder}/samples/train-*.orc"]
-    same = {"data": it.job_file.job.data, "output": it.job_file.job.output}
+    same = {"data": it.job_file.job.data, "output": it.job_file.job.output, "metrics": it.job_file.job.metrics}
     assert in_pods.model_copy(update=same) == it.job_file.job
     for pod in pods(it.objects):
         args = parser().parse_args(pod.command)
@@ -214,10 +214,17 @@ def test_pods_of_the_run_reach_what_they_need_and_no_other_pod_reaches_anything(
         for source in workers:
             reached = [(target, port) for target in workers for port in (RENDEZVOUS, RING)]
             assert all(admitted(it.objects, source.labels, target.labels, port) for target, port in reached)
+    watched = {"kubernetes.io/metadata.name": it.job_file.job.kubernetes.metrics_namespace}
+    for target in [*ps, *workers]:
+        ports = [
+            port for port in (1, TENSORFLOW, RENDEZVOUS, METRICS, RING) if port_is_open(it, {}, target, port, watched)
+        ]
+        assert ports == ([METRICS] if it.job_file.job.metrics.serve else [])
+        assert not port_is_open(it, {}, target, METRICS, {"kubernetes.io/metadata.name": "other-1"})
     strangers = [{}, {"app.kubernetes.io/name": "ps-cluster"}, *(pod.labels for pod in pods(it.others))]
     for labels in strangers:
         for target in [*ps, *workers]:
-            for port in (1, TENSORFLOW, RENDEZVOUS, RING, 65535):
+            for port in (1, TENSORFLOW, RENDEZVOUS, METRICS, RING, 65535):
                 assert not admitted(it.objects, labels, target.labels, port)
 
 
@@ -316,13 +323,17 @@ def test_comments_of_the_job_file_reach_the_pods():
     text = "# why\n" + yaml.safe_dump(PLAIN) + "# the end\n"
     (config_map,) = of_kind(run_objects(loaded(text)), "ConfigMap").values()
     in_pods = config_map["data"]["job.yaml"]
-    assert in_pods.startswith("# why\n") and in_pods.endswith("# the end\n")
+    assert in_pods.startswith("# why\n") and "# the end\n" in in_pods
 
 
 @pytest.mark.parametrize("text", ["no", "1e3", "0x1F", ".5", "-1", "~", "", "12:30:45", "a: b", "# a", "x\ny\n", "{"])
 def test_a_text_stays_a_text_for_readers_of_old_and_new_yaml(text):
     assert yaml.safe_load(yaml_text([{"a": text}])) == {"a": text}
     assert text not in ("no", "1e3", "0x1F", ".5") or f'"{text}"' in yaml_text([{"a": text}])
+
+
+def port_is_open(it: Rendered, labels: dict, target: Pod, port: int, namespace: dict[str, str]) -> bool:
+    return admitted(it.objects, labels, target.labels, port, namespace)
 
 
 def of_role(objects: list[Object], role: str) -> list[Pod]:
