@@ -21,7 +21,7 @@ from ps_cluster.export.row_types import RowType, row_bytes, stored
 
 Blocks = Callable[[], Iterable[tuple[np.ndarray, np.ndarray]]]
 
-CHUNK_BYTES = 32 << 20
+CHUNK_BYTES = 8 << 20
 _MOST_FILES = 256
 _DEALT_ROWS = 131_072
 

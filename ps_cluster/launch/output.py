@@ -17,7 +17,7 @@ from ps_cluster.errors import RunError, UserError
 
 State = Literal["running", "finished", "failed", "stopped"]
 
-RESULTS = frozenset({"checkpoint", "export", "export-ops"})
+RESULTS = frozenset({"checkpoint", "export", "export-ops", "export-sharded"})
 """Entries worth keeping: a new run replaces them only when asked to."""
 
 LEFTOVERS = frozenset(

@@ -83,8 +83,9 @@ def lookup_case(batch: int, full: bool) -> Result:
     stored = StoredRows(lambda: iter(blocks), dim)
     hashed = [HashedTable(f"t{number}", dim) for number in range(tables)]
     plain = [StaticTable(f"t{number}", dim) for number in range(tables)]
+    (ordered_rows,) = ordered(stored, "float32", "/nowhere", "table")
     for table in (*hashed, *plain):
-        table.fill(ordered(stored, "float32", "/nowhere", "table")[0])
+        table.fill(ordered_rows)
     inputs = tuple(IdInput(f"f{n}", n % tables, "mean" if n % 5 == 4 else "id") for n in range(features))
     segments = tuple(Segment(n, 0, dim, 0, n * dim) for n in range(features))
     arrangement = Arrangement(inputs, (), segments, 1, features * dim)
