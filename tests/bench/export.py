@@ -180,7 +180,9 @@ def _export(folder: Path, warm: Path, row_type: RowType) -> Measured:
     try:
         checkpoint = newest_checkpoint(job_file.checkpoints)
         settings = CheckSettings(_SAMPLES)
-        apart = check_export(job_file, checkpoint, row_type, model, settings, str(folder / "scratch")).largest
+        apart = check_export(
+            job_file, checkpoint, row_type, model, settings, str(folder / f"scratch-{row_type}")
+        ).largest
     except RunError as error:
         problem = str(error)
     return Measured(peak, seconds, folder_bytes(os.path.join(model, "variables")), apart, problem)
