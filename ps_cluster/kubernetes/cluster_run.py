@@ -74,7 +74,7 @@ class ClusterRun:
         kinds = ["jobsets"] if self.is_jobset() else []  # first: else it would make its Jobs again
         limit = grace_seconds + _SLACK_SECONDS
         for kind in [*kinds, "jobs,statefulsets"]:
-            wait = ["--cascade", "foreground", "--wait", "--timeout", f"{limit:.0f}s"]
+            wait = ["--cascade=foreground", "--wait", f"--timeout={limit:.0f}s"]
             chosen = selected(selector(self.job))
             self.kubectl.run("delete", kind, "--selector", chosen, *wait, seconds=limit + _SLACK_SECONDS)
 

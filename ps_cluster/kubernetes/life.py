@@ -17,8 +17,11 @@ from ps_cluster.kubernetes.follow import INDEX_LABEL
 from ps_cluster.kubernetes.kubectl import selected
 from ps_cluster.kubernetes.names import JOB_FOLDER, selector
 from ps_cluster.kubernetes.pods import grace_seconds
+from ps_cluster.kubernetes.quantities import memory as quantity
 from ps_cluster.kubernetes.render import run_objects
 from ps_cluster.kubernetes.run import Object
+
+_MIB = 2**20
 
 
 def begin(run: ClusterRun, objects: list[Object]) -> str:
@@ -94,7 +97,7 @@ def scale(run: ClusterRun, ps: int | None, workers: int | None) -> str:
 
 
 def scaled(job_file: JobFile, ps: int | None, workers: int | None) -> JobFile:
-    """The job file with other numbers of processes.
+    """The job file with other numbers of processes; of fewer PS each asks for more memory.
 
     Raises:
       UserError: the job cannot have them.
@@ -106,9 +109,13 @@ def scaled(job_file: JobFile, ps: int | None, workers: int | None) -> JobFile:
         counts["cluster", "workers"] = job_file.job.cluster.workers
     if workers is not None and ps is None:
         counts["cluster", "ps"] = job_file.job.cluster.ps
+    before, memory = job_file.job.cluster.ps, job_file.job.kubernetes.ps.memory
+    if ps is not None and 0 < ps < before and memory is not None:  # fewer hold as much as all before
+        counts["kubernetes", "ps", "memory"] = -(-memory * before // ps // _MIB) * _MIB
     text = with_values(job_file.text, counts)
     job, problems = check_document(parse(text), JOB_FOLDER)
     if job is None:
         raise UserError("\n".join(f"scale: expected {problem.expected}, found {problem.found}" for problem in problems))
-    print(f"{job.name}: {job.cluster.ps} PS, {job.cluster.workers} workers", file=sys.stderr)
+    size = f" of {quantity(job.kubernetes.ps.memory)}" if job.kubernetes.ps.memory else ""
+    print(f"{job.name}: {job.cluster.ps} PS{size}, {job.cluster.workers} workers", file=sys.stderr)
     return JobFile(job=job, path=job_file.path, folder=JOB_FOLDER, text=text)

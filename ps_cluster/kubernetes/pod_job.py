@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ps_cluster.errors import UserError
 from ps_cluster.job.edit_text import with_values
@@ -15,8 +15,10 @@ from ps_cluster.job.yaml_text import parse
 from ps_cluster.kubernetes.names import JOB_FILE, JOB_FOLDER, METRICS_PORT
 
 
-def pod_job(job_file: JobFile) -> JobFile:
+def pod_job(job_file: JobFile, values: Mapping[Path, object] | None = None) -> JobFile:
     """The job file with every path absolute in the pods; addresses such as s3:// stay.
+
+    values: further ones to be set.
 
     Raises:
       UserError: the job cannot run in pods as it is; one line for each problem.
@@ -24,7 +26,7 @@ def pod_job(job_file: JobFile) -> JobFile:
     job = job_file.job
     storage, store = job.kubernetes.storage, job.kubernetes.object_store
     problems = list(_addresses_of_its_own(job))
-    changed: dict[Path, object] = {}
+    changed: dict[Path, object] = dict(values or {})
     for path, place in _places(job):
         if "://" in place:
             continue

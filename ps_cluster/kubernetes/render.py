@@ -16,7 +16,7 @@ from ps_cluster.kubernetes.network import ps_policy, service, worker_policy
 from ps_cluster.kubernetes.pod_job import pod_job
 from ps_cluster.kubernetes.run import Object, Run
 from ps_cluster.kubernetes.serving import serving_objects
-from ps_cluster.kubernetes.sizing import Sizing, sizing_of
+from ps_cluster.kubernetes.sizing import Sizing, sizes_left_open, sizing_of
 from ps_cluster.kubernetes.stateful_set import ps_stateful_set
 from ps_cluster.kubernetes.storage import claim
 
@@ -65,7 +65,9 @@ def model_server_objects(job_file: JobFile) -> list[Object]:
 
 def run_of(job_file: JobFile, jobset: bool = False, planned: Callable[[JobFile], Sizing] | None = None) -> Run:
     """What a run's objects are made from. Raises UserError."""
-    return Run(pod_job(job_file), sizing_of(job_file, planned), Names(job_file.job.name, jobset))
+    pod_job(job_file)  # what is wrong with its paths is told before the samples are read
+    sizing = sizing_of(job_file, planned)
+    return Run(pod_job(job_file, sizes_left_open(job_file, sizing)), sizing, Names(job_file.job.name, jobset))
 
 
 def _unsized(job_file: JobFile) -> Run:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ps_cluster.errors import UserError
+from ps_cluster.job.problems import Path
 from ps_cluster.job.resolve import JobFile
 
 
@@ -45,3 +46,18 @@ def sizing_of(job_file: JobFile, planned: Callable[[JobFile], Sizing] | None = N
         worker.memory or plan.worker_memory_bytes,
         worker.cpu or plan.worker_cores,
     )
+
+
+def sizes_left_open(job_file: JobFile, sizing: Sizing) -> dict[Path, object]:
+    """Sizes that the job file leaves open, by their place in it: a run that is started again asks for the same."""
+    ps, worker = job_file.job.kubernetes.ps, job_file.job.kubernetes.worker
+    found: dict[Path, object] = {}
+    if worker.memory is None:
+        found["kubernetes", "worker", "memory"] = sizing.worker_memory_bytes
+    if worker.cpu is None:
+        found["kubernetes", "worker", "cpu"] = sizing.worker_cores
+    if job_file.job.cluster.ps and ps.memory is None:
+        found["kubernetes", "ps", "memory"] = sizing.ps_memory_bytes
+    if job_file.job.cluster.ps and ps.cpu is None:
+        found["kubernetes", "ps", "cpu"] = sizing.ps_cores
+    return found

@@ -25,10 +25,11 @@ def run(args: argparse.Namespace) -> int:
     from ps_cluster.cli.cluster.named import followed, run_of_job
     from ps_cluster.job.load import load_job
     from ps_cluster.kubernetes.life import begin
+    from ps_cluster.kubernetes.planned import planned_sizing
     from ps_cluster.kubernetes.render import run_objects
 
     job_file = load_job(args.job)
-    objects = run_objects(job_file, args.jobset)
+    objects = run_objects(job_file, args.jobset, planned_sizing)
     cluster_run = run_of_job(job_file)
     print(begin(cluster_run, objects), end="", file=sys.stderr, flush=True)
     return 0 if args.detach else followed(cluster_run)

@@ -26,6 +26,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     """Prints the objects."""
     from ps_cluster.job.load import load_job
+    from ps_cluster.kubernetes.planned import planned_sizing
     from ps_cluster.kubernetes.render import evaluator_objects, model_server_objects, run_objects
     from ps_cluster.kubernetes.yaml_output import yaml_text
 
@@ -35,6 +36,6 @@ def run(args: argparse.Namespace) -> int:
     elif args.evaluator:
         objects = evaluator_objects(job_file)
     else:
-        objects = run_objects(job_file, args.jobset)
+        objects = run_objects(job_file, args.jobset, planned_sizing)
     print(yaml_text(objects), end="")
     return 0

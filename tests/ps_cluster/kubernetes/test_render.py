@@ -276,6 +276,12 @@ def test_sizes_that_the_job_file_leaves_open_are_planned():
         pod.role: pod.container["resources"]["requests"] for pod in pods(run_objects(open_job, planned=lambda _: plan))
     }
     assert found == {"ps": {"cpu": "1500m", "memory": "5Gi"}, "worker": {"cpu": "4", "memory": "3Gi"}}
+    (config_map,) = of_kind(run_objects(open_job, planned=lambda _: plan), "ConfigMap").values()
+    in_pods = loaded(config_map["data"]["job.yaml"]).job.kubernetes  # so that a run that goes on asks for the same
+    assert (in_pods.ps.memory, in_pods.ps.cpu, in_pods.worker.memory, in_pods.worker.cpu) == (
+        *(5 * 2**30, 1.5),
+        *(3 * 2**30, 4.0),
+    )
     with pytest.raises(UserError) as error:
         run_objects(open_job)
     assert str(error.value).splitlines() == [
