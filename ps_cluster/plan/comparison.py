@@ -77,8 +77,28 @@ def _pairs(facts: Facts, plan: Plan, report: Mapping[str, Any]) -> Iterator[Comp
         yield Compared("flops_per_row", facts.dense.flops_per_row, report["flops_per_row"], "operations")
     if report.get("steps") and report.get("epochs"):
         yield Compared("steps", plan.time["steps"].value * report["epochs"], report["steps"], "steps")
+    if report.get("exchanged_bytes"):
+        yield Compared(
+            "bytes between a worker and the PS, a step",
+            sum(plan.network[name].value for name in ("request_bytes", "pull_bytes", "push_bytes")),
+            report["exchanged_bytes"], "B",
+        )  # fmt: skip
+    yield from _processes(facts, plan, report)
     if report.get("samples_per_second"):
         yield Compared("samples_per_second", plan.time["rows_per_second"].value, report["samples_per_second"], "rows/s")
+
+
+def _processes(facts: Facts, plan: Plan, report: Mapping[str, Any]) -> Iterator[Compared]:
+    """Memory and processor time; of each role the process with the most."""
+    for role, section in (("ps", plan.server), ("worker", plan.worker)):
+        found = [one for one in report.get("processes") or [] if one["role"] == role]
+        if not found:
+            continue
+        most = max(one["memory_bytes"] for one in found)
+        yield Compared(f"memory of a {role}", section["memory_bytes"].value, most, "B")
+        if role == "ps" and report.get("timed_steps"):
+            spent = max(one["cpu_seconds"] for one in found) / report["timed_steps"]
+            yield Compared("CPU of a ps, a step", section["cpu_seconds_per_step"].value, spent, "CPU-s")
 
 
 def comparison_text(found: list[Compared]) -> str:

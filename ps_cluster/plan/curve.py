@@ -1,19 +1,21 @@
 """How the number of ids grows with the occurrences read, told from how often the ids of a part of a log have come.
 
-Two kinds of ids are told apart. *Lasting* ones come at a rate of their own throughout; those that came `c` times have
-come first in the second half of what was read with a probability of `2**-c`. *New* ones appear on the way (today's
-videos) and come within a short time; half of them appear in the second half. So, of `n_c` ids that came `c` times, of
-which `l_c` came first in the second half, `(l_c - n_c * 2**-c) / (1/2 - 2**-c)` are new. New ids go on coming in
-proportion to the occurrences. The rates of the lasting ids are spread, below 100 occurrences, like a power law between
-a least and a largest rate (Zipf's law for so many ids) or log-normally, whichever makes the numbers of ids that came 1,
-2, … 40 times likelier. Ids with more occurrences have the rate they showed.
+Occurrences of an id that follow each other closely, as the rows of a request do, are one visit of it; visits are what
+is counted here. Two kinds of ids are told apart. *Lasting* ones come at a rate of their own throughout; those that
+came `c` times have come first in the second half of what was read with a probability of `2**-c`. *New* ones appear on
+the way (today's videos); half of them appear in the second half. So, of `n_c` ids that came `c` times, of which `l_c`
+came first in the second half, `(l_c - n_c * 2**-c) / (1/2 - 2**-c)` are new. New ids go on coming in proportion to the
+occurrences. The rates of the lasting ids are spread, below 100 occurrences, like a power law between a least and a
+largest rate (Zipf's law for so many ids) or log-normally, whichever makes the numbers of ids that came 1, 2, … 40 times
+likelier. Ids with more occurrences have the rate they showed. At last the curve that the first half alone gives is held
+against what then came: if that is clearly more or less, so are the new ids.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -26,6 +28,7 @@ _BIN = 1.08
 """Ids that came more often are put together where their counts differ by less than this factor."""
 _LEAST = 1e-5
 _TOGETHER = 500
+_CORRECTED = 64
 _RATES = 100
 _GRID, _ROUNDS, _CLOSER = 13, 18, 0.7
 
@@ -34,9 +37,9 @@ _GRID, _ROUNDS, _CLOSER = 13, 18, 0.7
 class Growth:
     """Ids of a table as a function of occurrences.
 
-    rates, ids: so many lasting ids come at such a rate, in occurrences of theirs per occurrence of any.
+    rates, ids: so many lasting ids come at such a rate, in visits of theirs per occurrence of any.
     new: by `t` from 1 on, new ids per occurrence that come at least `t` times; the last one holds for more.
-    occurrences, different: what was read.
+    occurrences, different: what was read. per_visit: an id's occurrences that come together.
     """
 
     rates: tuple[float, ...]
@@ -44,12 +47,36 @@ class Growth:
     new: tuple[float, ...]
     occurrences: float
     different: float
+    per_visit: float = 1.0
 
-    def new_at_least(self, threshold: int) -> float:
-        return self.new[min(threshold, len(self.new)) - 1]
+    def visits(self, occurrences: int) -> int:
+        """Visits that bring so many occurrences."""
+        return max(math.ceil(occurrences / self.per_visit - 1e-9), 1)
+
+    def new_at_least(self, visits: int) -> float:
+        return self.new[min(visits, len(self.new)) - 1]
 
     def at(self, occurrences: float, threshold: int = 1) -> float:
-        return ids_at_least(occurrences, threshold, self.rates, self.ids, self.new_at_least(threshold))
+        """Ids that have come at least `threshold` times."""
+        visits = self.visits(threshold)
+        return ids_at_least(occurrences, visits, self.rates, self.ids, self.new_at_least(visits))
+
+
+def corrected(growth: Growth, half: Growth, kept: float) -> Growth:
+    """The growth with as many more or fewer new ids as the curve of the first half missed in the second.
+
+    kept: ids that were really counted, of `growth.different`.
+    """
+    came = growth.different - half.different
+    missed = growth.different - half.at(growth.occurrences)
+    scale = growth.different / max(kept, 1.0)
+    if abs(missed) < max(0.2 * came, 3 * math.sqrt(max(came, 1.0) * scale)):
+        return growth
+    extra = missed / max(growth.occurrences - half.occurrences, 1.0)
+    at_once = [growth.at(growth.occurrences, times) for times in range(1, len(growth.new) + 1)][:_CORRECTED]
+    shares = [one / max(at_once[0], 1.0) for one in at_once]
+    new = [max(one + extra * share, 0.0) for one, share in zip(growth.new, shares)]
+    return replace(growth, new=(*new, *growth.new[_CORRECTED:]))
 
 
 def ids_at_least(n: float, t: float, rates: Sequence[float], ids: Sequence[float], new: float) -> float:
@@ -60,14 +87,17 @@ def ids_at_least(n: float, t: float, rates: Sequence[float], ids: Sequence[float
     return float(np.dot(ids, _at_least(int(t), np.asarray(rates) * n)) + new * n)
 
 
-def growth_of(counts: Sequence[int], late: Sequence[int], occurrences: float, scale: float = 1.0) -> Growth:
+def growth_of(
+    counts: Sequence[int], late: Sequence[int], occurrences: float, scale: float = 1.0, per_visit: float = 1.0
+) -> Growth:
     """The growth that a part of a log shows.
 
     Args:
-      counts: of ids that came 1, 2, … times; the last entry holds those that came as often or more.
+      counts: of ids that came 1, 2, … times (visits); the last entry holds those that came as often or more.
       late: of those, which came first in the second half.
       occurrences: in all.
       scale: so many ids stand behind each one counted.
+      per_visit: an id's occurrences that come together.
     """
     found = np.asarray(counts, float)
     new = _new(found, np.asarray(late, float)) * scale
@@ -75,7 +105,7 @@ def growth_of(counts: Sequence[int], late: Sequence[int], occurrences: float, sc
     lasting = np.maximum(found - new, 0.0)
     rates, ids = _lasting(lasting, occurrences)
     at_least = np.cumsum(new[::-1])[::-1] / max(occurrences, 1.0)
-    return Growth(tuple(rates), tuple(ids), tuple(at_least), float(occurrences), float(found.sum()))
+    return Growth(tuple(rates), tuple(ids), tuple(at_least), float(occurrences), float(found.sum()), per_visit)
 
 
 def _new(counts: np.ndarray, late: np.ndarray) -> np.ndarray:
@@ -85,6 +115,10 @@ def _new(counts: np.ndarray, late: np.ndarray) -> np.ndarray:
     c = np.arange(1, len(counts) + 1)
     by_chance = 0.5**c
     share = np.zeros(len(counts))
+    expected = counts * by_chance
+    # What may be chance is none.
+    if (late - expected)[1:].sum() < 3 * math.sqrt((expected * (1 - by_chance))[1:].sum() + 1):
+        return share
     odds: list[tuple[float, float]] = []
     at = 1
     while at < len(counts):
@@ -93,11 +127,9 @@ def _new(counts: np.ndarray, late: np.ndarray) -> np.ndarray:
             end += 1
         some = counts[at:end].sum()
         if some > 0:
-            expected = float((counts[at:end] * by_chance[at:end]).sum())
-            excess = float(late[at:end].sum()) - expected
-            # What may be chance is none.
-            if excess > 3 * math.sqrt(expected + 1):
-                share[at:end] = min(excess / (some / 2 - expected), 1.0)
+            by_luck = float(expected[at:end].sum())
+            excess = max(float(late[at:end].sum()) - by_luck, 0.0)
+            share[at:end] = min(excess / (some / 2 - by_luck), 1.0)
             mean = float((counts[at:end] * c[at:end]).sum()) / some
             odds.append((mean, min(max(share[at] / max(1 - share[at], 1e-3), 1e-3), 1e3)))
         at = end

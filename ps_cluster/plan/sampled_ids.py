@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from data.scan.value_codes import mixed
-from ps_cluster.plan.curve import LARGEST, Growth, growth_of
+from ps_cluster.plan.curve import FEW, LARGEST, Growth, corrected, growth_of
 
 _HOT = 512
 _SALT = np.uint64(0x5851F42D4C957F2D)
@@ -32,6 +32,11 @@ class Mixing:
         return min(self.batch_rows / max(min(self.window_rows, self.total_rows), 1), 1.0)
 
     @property
+    def together_rows(self) -> int:
+        """Rows within which occurrences of an id are one visit of it."""
+        return max(self.total_rows // 20_000, 16)
+
+    @property
     def in_window(self) -> float:
         """Share of all parts of stripes that are in a window."""
         return min(max(self.window_rows, self.batch_rows) / max(self.total_rows, 1), 1.0)
@@ -52,14 +57,17 @@ class SampledIds:
         self._ids = np.zeros(0, np.int64)
         self._counts = np.zeros(0, np.int64)
         self._first = np.zeros(0, np.int64)
+        self._last_row = np.zeros(0, np.int64)
+        self._visits = np.zeros(0, np.int64)
         self._held = np.zeros(0, np.float64)
         self._hot: dict[int, int] = {}
         self._hot_occurrences = 0
+        self._half: Growth | None = None
 
     def add(self, ids: np.ndarray, row: np.ndarray, rows: int, look_for_hot: bool) -> None:
         """A stripe's ids int64 `[ids]`, and the row in it of each, ascending for each feature; it has `rows` rows."""
         start, self.occurrences = self.occurrences, self.occurrences + len(ids)
-        self.rows += rows
+        start_row, self.rows = self.rows, self.rows + rows
         if look_for_hot:
             self._note_hot(ids)
         places = np.flatnonzero(self._picked(ids))
@@ -73,10 +81,22 @@ class SampledIds:
         other = np.ones(len(ids), bool)
         other[1:] = (ids[1:] != ids[:-1]) | (unit[1:] != unit[:-1])
         units = np.add.reduceat(other.astype(np.int64), starts)
-        self._merge(ids[starts], ends - starts, start + np.minimum.reduceat(places, starts), self._held_by(units))
+        apart = np.ones(len(ids), bool)
+        apart[1:] = (ids[1:] != ids[:-1]) | (row[1:] - row[:-1] > self._mixing.together_rows)
+        self._merge(
+            ids[starts],
+            ends - starts,
+            start + np.minimum.reduceat(places, starts),
+            self._held_by(units),
+            np.add.reduceat(apart.astype(np.int64), starts),
+            start_row + row[starts],
+            start_row + row[ends - 1],
+        )
         while len(self._ids) > self._limit:
             self.level += 1
             self._keep(self._picked(self._ids))
+        if self._half is None and self.rows * 2 >= self._mixing.total_rows:
+            self._half = self._growth()
 
     def _picked(self, ids: np.ndarray) -> np.ndarray:
         if not self.level:
@@ -93,12 +113,24 @@ class SampledIds:
         gives = -np.expm1(units / parts * np.log1p(-min(mixing.drawn, 1 - 1e-12)))
         return parts * np.log1p(-np.minimum(mixing.in_window * gives, 1 - 1e-12))
 
-    def _merge(self, ids: np.ndarray, counts: np.ndarray, first: np.ndarray, held: np.ndarray) -> None:
+    def _merge(
+        self,
+        ids: np.ndarray,
+        counts: np.ndarray,
+        first: np.ndarray,
+        held: np.ndarray,
+        visits: np.ndarray,
+        first_row: np.ndarray,
+        last_row: np.ndarray,
+    ) -> None:
         at = np.searchsorted(self._ids, ids)
         there = at < len(self._ids)
         there[there] = self._ids[at[there]] == ids[there]
         self._counts[at[there]] += counts[there]
         self._held[at[there]] += held[there]
+        goes_on = first_row[there] - self._last_row[at[there]] <= self._mixing.together_rows
+        self._visits[at[there]] += visits[there] - goes_on
+        self._last_row[at[there]] = last_row[there]
         new = ~there
         if new.any():
             where = at[new]
@@ -106,10 +138,13 @@ class SampledIds:
             self._counts = np.insert(self._counts, where, counts[new])
             self._first = np.insert(self._first, where, first[new])
             self._held = np.insert(self._held, where, held[new])
+            self._visits = np.insert(self._visits, where, visits[new])
+            self._last_row = np.insert(self._last_row, where, last_row[new])
 
     def _keep(self, kept: np.ndarray) -> None:
         self._ids, self._counts = self._ids[kept], self._counts[kept]
         self._first, self._held = self._first[kept], self._held[kept]
+        self._visits, self._last_row = self._visits[kept], self._last_row[kept]
 
     def _note_hot(self, ids: np.ndarray) -> None:
         some, counts = np.unique(ids, return_counts=True)
@@ -140,7 +175,16 @@ class SampledIds:
 
     def growth(self) -> Growth:
         """How ids grow with occurrences."""
-        counts = np.minimum(self._counts, LARGEST)
+        found = self._growth()
+        if self._half is None or self._half.occurrences >= 0.75 * found.occurrences:
+            return found
+        return corrected(found, self._half, len(self._ids))
+
+    def _growth(self) -> Growth:
+        few = self._visits <= FEW
+        visits = int(self._visits[few].sum())
+        per_visit = float(self._counts[few].sum()) / visits if visits else 1.0
+        counts = np.minimum(self._visits, LARGEST)
         late = self._first >= self.occurrences / 2
         size = LARGEST + 1
         return growth_of(
@@ -148,6 +192,7 @@ class SampledIds:
             np.bincount(counts[late], minlength=size)[1:].tolist(),
             self.occurrences,
             self.scale,
+            per_visit,
         )
 
     def at_least(self, threshold: int) -> float:
@@ -162,6 +207,11 @@ class SampledIds:
         if not mixing.window_rows:
             return float(self._held.sum()) * self.scale * min(mixing.batch_rows / self.rows, 1.0)
         return float(-np.expm1(self._held).sum()) * self.scale
+
+    def mixed_growth(self) -> Growth:
+        """How ids grow with occurrences if all rows of the log were mixed, so that none come together."""
+        counts = np.bincount(np.minimum(self._counts, LARGEST), minlength=LARGEST + 1)[1:]
+        return growth_of(counts.tolist(), [0.0] * LARGEST, self.occurrences, self.scale)
 
     def in_a_mixed_batch(self) -> float:
         """The same if all rows that were read were mixed before."""

@@ -38,15 +38,17 @@ def rows_figures(shape: TableShape, load: TableLoad, rows: float, cluster: Clust
 
 def _reached(load: TableLoad, occurrences: Figure, times: float) -> Figure:
     assert load.growth is not None
+    visits = load.growth.visits(int(times))
+    together = f", {load.growth.per_visit:.3g} of an id at once" if load.growth.per_visit > 1.2 else ""
     return figure(
         "ids",
         "ids_at_least(occurrences, times, rates, ids, new)",
-        f"{load.source}; fitted to {load.growth.occurrences:,.0f} occurrences",
+        f"{load.source}; fitted to {load.growth.occurrences:,.0f} occurrences{together}",
         occurrences=occurrences,
-        times=times,
+        times=visits,
         rates=load.growth.rates,
         ids=load.growth.ids,
-        new=load.growth.new_at_least(int(times)),
+        new=load.growth.new_at_least(visits),
     )
 
 
@@ -148,11 +150,8 @@ def bytes_figures(shape: TableShape, rows: Mapping[str, Figure], ps: int) -> dic
             row_floats=floats,
         )  # fmt: skip
         found["peak_bytes_per_ps"] = figure(
-            "B",
-            "bytes_per_ps * 1.5",
-            "while it doubles, the old table is there too",
-            bytes_per_ps=found["bytes_per_ps"],
-        )
+            "B", "bytes_per_ps", "resident: what a doubling leaves behind is in it", bytes_per_ps=found["bytes_per_ps"]
+        )  # fmt: skip
         return found
     found |= _native_bytes(shape, rows, tiers, ps)
     return found
