@@ -211,7 +211,7 @@ class SampledIds:
     def mixed_growth(self) -> Growth:
         """How ids grow with occurrences if all rows of the log were mixed, so that none come together."""
         counts = np.bincount(np.minimum(self._counts, LARGEST), minlength=LARGEST + 1)[1:]
-        return growth_of(counts.tolist(), [0.0] * LARGEST, self.occurrences, self.scale)
+        return growth_of(counts.tolist(), [0] * LARGEST, self.occurrences, self.scale)
 
     def in_a_mixed_batch(self) -> float:
         """The same if all rows that were read were mixed before."""
