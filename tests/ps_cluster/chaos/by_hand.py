@@ -120,8 +120,8 @@ def cluster(folder: Path, description: dict[str, Any], hosts: Sequence[Host]) ->
             if role == "worker":
                 command.append("--resume")
                 command += ["--events", str(folder / "events.jsonl")] if index == 0 else []
-            environment = {**small_cluster.environment(folder), "HOROVOD_GLOO_IFACE": "eth0"}
-            members.append(Member(f"{role} {index}", command, environment, folder / f"{role}-{index}.log"))
+            log = folder / f"{role}-{index}.log"
+            members.append(Member(f"{role} {index}", command, small_cluster.environment(folder), log))
     try:
         for member in members:
             member.start()

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
+import socket
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -45,6 +48,9 @@ def hosts(count: int) -> Iterator[list[Host]]:
             host = Host(f"{bridge}h{index}", f"10.{77 + number % 100}.{number}.{index + 1}")
             _ip("netns", "add", host.name)
             made.append(host)
+            # A host's name is its address there, as Horovod looks it up.
+            (names := Path("/etc/netns", host.name, "hosts")).parent.mkdir(parents=True)
+            names.write_text(f"127.0.0.1 localhost\n{host.address} {socket.gethostname()}\n")
             _ip("link", "add", f"{host.name}-b", "type", "veth", "peer", "name", "eth0", "netns", host.name)
             _ip("link", "set", f"{host.name}-b", "master", bridge, "up")
             _ip("-n", host.name, "address", "add", f"{host.address}/24", "dev", "eth0")
@@ -54,6 +60,7 @@ def hosts(count: int) -> Iterator[list[Host]]:
     finally:
         for host in made:
             subprocess.run(["ip", "netns", "delete", host.name], check=False)
+            shutil.rmtree(Path("/etc/netns", host.name), ignore_errors=True)
         subprocess.run(["ip", "link", "delete", bridge], check=False)
 
 
