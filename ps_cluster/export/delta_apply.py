@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -23,9 +23,8 @@ from ps_cluster.export.model_card import set_sizes
 from ps_cluster.export.opened import open_model
 from ps_cluster.export.ordered_rows import OrderedRows
 from ps_cluster.export.row_merge import MergedRows
+from ps_cluster.export.sharded_client import Call
 from ps_cluster.export.version_folder import new_folder, version_numbers
-
-Call = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
 
 
 def apply_delta(delta_folder: str, parent: str | None = None) -> str:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
 
 from ps_cluster.errors import UserError
 from ps_cluster.export.description import DESCRIPTION, Description, read_description
-from ps_cluster.export.sharded_client import DENSE, ShardedClient, shard_name
+from ps_cluster.export.sharded_client import DENSE, Call, ShardedClient, shard_name
 from ps_cluster.export.version_folder import version_numbers
-
-Call = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
-"""From inputs by name to outputs by name."""
 
 
 def find_model(place: str) -> str:

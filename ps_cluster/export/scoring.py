@@ -13,9 +13,8 @@ from data.read.footers import Footer, read_footers
 from data.scan.stripe_batches import stripe_batches
 from ps_cluster.errors import RunError, UserError
 from ps_cluster.export.description import Description, ServedFeature
+from ps_cluster.export.sharded_client import Call
 from ps_cluster.job.resolve import LENGTH_SUFFIX, label_column
-
-Call = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
 
 BATCH_ROWS = 4096
 _ADDED = ("file", "row", "logit", "probability")

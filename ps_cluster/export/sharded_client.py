@@ -19,6 +19,7 @@ DENSE = "dense"
 """The name of the model that scores."""
 
 Call = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
+"""A server: from inputs by name to outputs by name."""
 
 
 def shard_name(number: int, shards: int) -> str:
