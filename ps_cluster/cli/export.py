@@ -47,7 +47,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--check",
         action="store_true",
         help="compare scores with the trainer's on test rows first, and publish nothing where a logit is further away "
-        "than 1e-5 (float16: 0.01, int8: 0.2), of logits above 1 that share of the logit",
+        "than 1e-5 (float16: 0.01, int8: 0.05), of logits above 1 that share of the logit",
     )
     parser.add_argument("--samples", type=int, metavar="N", help="rows that --check compares (default: 4096)")
     parser.add_argument("--tolerance", type=float, metavar="X", help="of --check, in place of these")
