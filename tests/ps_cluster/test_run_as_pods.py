@@ -61,7 +61,7 @@ def steps(folder: Path) -> list[int]:
 @pytest.mark.slow
 def test_drained_at_once_all_ask_for_a_restart_and_then_go_on_to_the_end(tmp_path: Path) -> None:
     write_samples(tmp_path)
-    (tmp_path / "job.yaml").write_text(json.dumps(job(cluster__workers=2, training__epochs=60)))
+    (tmp_path / "job.yaml").write_text(json.dumps(job(cluster__workers=2, training__epochs=20)))
     with started(tmp_path) as processes:
         deadline = time.monotonic() + LIMIT_SECONDS
         while len(steps(tmp_path)) < 5 and time.monotonic() < deadline:
