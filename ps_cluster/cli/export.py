@@ -49,6 +49,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="compare scores with the trainer's on test rows first, and publish nothing where a logit is further away "
         "than 1e-5 (float16: 0.01, int8: 0.05), of logits above 1 that share of the logit",
     )
+    parser.add_argument(
+        "--as-scheduled",
+        action="store_true",
+        help="as the job's section `export` says: a delta or a whole version of the newest checkpoint",
+    )
     parser.add_argument("--samples", type=int, metavar="N", help="rows that --check compares (default: 4096)")
     parser.add_argument("--tolerance", type=float, metavar="X", help="of --check, in place of these")
     parser.set_defaults(run=run)
@@ -63,6 +68,9 @@ def run(args: argparse.Namespace) -> int:
     from ps_cluster.job.load import load_job
     from ps_cluster.quiet import held_output, import_tensorflow
 
+    given = (args.form, args.shards, args.rows, args.to, args.since, args.checkpoint, args.check)
+    if args.as_scheduled and given != ("plain", None, "float32", None, None, None, False):
+        raise UserError("--as-scheduled: expected no other flag, as the job file says all")
     if (args.form == "sharded") != (args.shards is not None):
         raise UserError("--shards: expected a number of them with --form sharded, and with no other form")
     if args.since is not None and (args.form in ("both", "sharded") or args.rows != "float32"):
@@ -79,6 +87,7 @@ def run(args: argparse.Namespace) -> int:
     from ps_cluster.export.check import SAMPLES, CheckSettings
     from ps_cluster.export.delta import export_delta
     from ps_cluster.export.saved_model import default_parent, export_saved_model
+    from ps_cluster.export.scheduled import export_as_scheduled
     from ps_cluster.export.sharded import export_sharded
     from ps_cluster.roles.readable import readable_errors
 
@@ -91,9 +100,12 @@ def run(args: argparse.Namespace) -> int:
         if args.checkpoint is not None:
             load_file_systems(args.checkpoint)
             checkpoint = checkpoint_at(args.checkpoint)
-        if args.form in ("ops", "both"):
+        scheduled = job_file.job.export if args.as_scheduled else None
+        if args.form in ("ops", "both") or (scheduled is not None and scheduled.form == "ops"):
             load_rankmixer()
-        if args.since is not None:
+        if args.as_scheduled:
+            folders.append(export_as_scheduled(job_file, told.append))
+        elif args.since is not None:
             parent = args.to or default_parent(job_file, args.form)
             folders.append(export_delta(job_file, args.since, parent, told.append, checkpoint=checkpoint, check=check))
         elif args.form == "sharded":

@@ -15,7 +15,7 @@ from data.paths import expand
 from ps_cluster.export.check import Checked
 from ps_cluster.export.description import EXTRA, Description, write_extra
 from ps_cluster.export.version_folder import folder_bytes
-from ps_cluster.job.resolve import JobFile
+from ps_cluster.job.resolve import JobFile, training_patterns
 from ps_cluster.report.versions import package_versions, revision_of
 
 CARD = os.path.join(EXTRA, "model_card.json")
@@ -43,7 +43,7 @@ def write_card(
         "job_file": job_file.text or None,
         "job_file_revision": revision_of(job_file.folder),
         "checkpoint": {"step": described.source.step, "manifest_crc32": described.source.crc32},
-        "data": {"train": list(job.data.train), "test": list(job.data.test), "where": job.data.where}
+        "data": {"train": training_patterns(job), "test": list(job.data.test), "where": job.data.where}
         | {"sampling": sampling, "time": _window(job_file)},
         "model": job.model.model_dump(mode="json"),
         "metrics": _metrics(job_file, described.source.step),
@@ -143,7 +143,7 @@ def _metrics(job_file: JobFile, step: int) -> dict[str, Any] | None:
 def _window(job_file: JobFile) -> dict[str, Any] | None:
     """First and last time of the training files, by what their footers say; None where that is not known."""
     time = job_file.job.data.time
-    patterns = job_file.job.data.train
+    patterns = training_patterns(job_file.job)
     if time is None or any(is_address(pattern) for pattern in patterns):
         return None
     first: float | None = None

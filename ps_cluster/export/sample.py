@@ -15,7 +15,7 @@ from data.orc_writer import OrcWriter
 from data.paths import expand
 from data.read.footers import read_footers
 from ps_cluster.errors import UserError
-from ps_cluster.job.resolve import JobFile, columns_of
+from ps_cluster.job.resolve import JobFile, columns_of, training_patterns
 
 _STRIPES = 8
 
@@ -40,7 +40,7 @@ def write_sample(job_file: JobFile, rows: int, path: str) -> Sample:
         DataError: the samples are not there, or not what the job says.
     """
     job = job_file.job
-    patterns = job.data.test or job.data.train
+    patterns = job.data.test or training_patterns(job)
     columns = columns_of(job)
     footers = read_footers(expand(patterns, job_file.folder), columns)
     stripes = [stripe for footer in footers for stripe in footer.stripes if stripe.rows]

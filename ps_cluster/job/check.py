@@ -307,6 +307,57 @@ def _failures(draft: Draft) -> Iterator[Problem]:
         yield Problem(where, "'job' where 'cluster.ps' is 0", "'shard'")
 
 
+def _source(draft: Draft) -> Iterator[Problem]:
+    data = draft.data
+    if data is None:
+        return
+    if data.follow is None:
+        if not data.train:
+            yield Problem(("data",), "'train' or 'follow'", "neither", of_key=True)
+        for name in ("poll_seconds", "idle_seconds"):
+            if name in data.model_fields_set:
+                yield Problem(("data", name), f"'follow' beside {quoted(name)}", "no such field", of_key=True)
+        return
+    where = ("data", "follow")
+    if data.train:
+        yield Problem(where, "either 'train' or 'follow'", "both", of_key=True)
+    if data.drop_remainder:
+        yield Problem(("data", "drop_remainder"), "false beside 'follow': each file would lose rows", "true")
+    if data.sampling is not None:
+        refused = {
+            "presampled": data.sampling.presampled,
+            "replay": data.sampling.replay is not None,
+            "rules with newest_hours": any(rule.newest_hours for rule in data.sampling.rules),
+        }
+        for what, found in refused.items():
+            if found:
+                yield Problem(("data", "sampling"), "rates that no other file bears on, beside 'follow'", what)
+    if draft.training is not None and draft.training.epochs != 1:
+        yield Problem(("training", "epochs"), "1 beside 'data.follow'", str(draft.training.epochs))
+    schedule = draft.schedule
+    if schedule is not None and schedule.decay != "none" and schedule.decay_steps is None:
+        expected = "'decay_steps' beside 'decay', as training with 'data.follow' has no last step"
+        yield Problem(("schedule", "decay_steps"), expected, "no such field")
+
+
+def _export(draft: Draft) -> Iterator[Problem]:
+    export = draft.export
+    if export is None:
+        return
+    if (export.every_checkpoints is None) == (export.every_minutes is None):
+        found = "neither" if export.every_minutes is None else "both"
+        yield Problem(("export",), "either 'every_checkpoints' or 'every_minutes'", found, of_key=True)
+    if (export.form == "sharded") != (export.shards is not None):
+        found = "no such field" if export.shards is None else str(export.shards)
+        yield Problem(("export", "shards"), "'shards' with 'form: sharded', and with no other form", found)
+    if export.delta and export.form == "sharded":
+        yield Problem(("export", "delta"), "false with 'form: sharded', of which no deltas are made", "true")
+    checkpoint = draft.checkpoint
+    if checkpoint is not None and checkpoint.every_steps is None and checkpoint.every_minutes is None:
+        expected = "'checkpoint.every_steps' or 'checkpoint.every_minutes' beside 'export'"
+        yield Problem(("export",), expected, "neither", of_key=True)
+
+
 def _sampling(draft: Draft) -> Iterator[Problem]:
     if draft.data is not None and draft.data.sampling is not None:
         yield from sampling_problems(draft.data.sampling, draft.data.label)
@@ -322,11 +373,15 @@ def _places(draft: Draft, folder: str) -> Iterator[Problem]:
     if _holds(output, folder):
         yield Problem(("output",), "a folder that does not hold the job file", quoted(draft.output))
         return
-    for field in ("train", "test") if draft.data else ():
-        for index, pattern in enumerate(getattr(draft.data, field)):
-            if _holds(output, os.path.normpath(os.path.join(folder, pattern))):
-                where = f"data.{field}[{index}]"
-                yield Problem(("output",), f"a folder without samples: {where} lies in it", quoted(draft.output))
+    if draft.data is None:
+        return
+    named = [
+        (f"data.{field}[{i}]", one) for field in ("train", "test") for i, one in enumerate(getattr(draft.data, field))
+    ]
+    named += [("data.follow", draft.data.follow)] if draft.data.follow is not None else []
+    for where, pattern in named:
+        if _holds(output, os.path.normpath(os.path.join(folder, pattern))):
+            yield Problem(("output",), f"a folder without samples: {where} lies in it", quoted(draft.output))
 
 
 def _holds(folder: str, path: str) -> bool:
@@ -370,4 +425,6 @@ _RULES: tuple[Callable[[Draft], Iterator[Problem]], ...] = (
     table_problems,
     _checkpoints,
     _failures,
+    _source,
+    _export,
 )

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from models.config import ModelConfig
+from ps_cluster.job.export_schema import Export
 from ps_cluster.job.failures_schema import Failures
 from ps_cluster.job.problems import Path
 from ps_cluster.job.schema import (
@@ -41,6 +42,7 @@ class Draft:
     schedule: Schedule | None = None
     training: Training | None = None
     checkpoint: Checkpoint | None = None
+    export: Export | None = None
     cluster: Cluster | None = None
     failures: Failures | None = None
     output: str | None = None
@@ -59,6 +61,7 @@ def draft_of_job(job: Job) -> Draft:
         schedule=job.schedule,
         training=job.training,
         checkpoint=job.checkpoint,
+        export=job.export,
         cluster=job.cluster,
         failures=job.failures,
         output=job.output,
@@ -96,6 +99,7 @@ def draft_of_values(values: Mapping[str, object], wrong: Collection[Path]) -> Dr
         schedule=section("schedule", Schedule, Schedule()),
         training=section("training", Training),
         checkpoint=section("checkpoint", Checkpoint, Checkpoint()),
+        export=section("export", Export),
         cluster=section("cluster", Cluster, Cluster()),
         failures=section("failures", Failures, Failures()),
         output=values["output"] if right("output") and isinstance(values.get("output"), str) else None,  # type: ignore[arg-type]

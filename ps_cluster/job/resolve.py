@@ -48,6 +48,11 @@ class JobFile:
         return path if "://" in path else os.path.normpath(os.path.join(self.folder, path))
 
 
+def training_patterns(job: Job) -> list[str]:
+    """Files, folders or globs of the training samples, those that are there by now of a folder that is followed."""
+    return [job.data.follow] if job.data.follow is not None else list(job.data.train)
+
+
 def tables_of(job: Job) -> dict[str, Table]:
     """All tables by name: the declared ones, then the features' own, each in the order of the job file."""
     own = {

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import glob
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from data.errors import DataError
 from data.files import describe, is_address
+from data.follow import check_followable
 from data.paths import expand
 from data.read.footers import Footer, column_problems, read_each
 from data.read.pruning import Pruned, prune_each
@@ -21,6 +24,7 @@ from ps_cluster.job.schema import Job
 from ps_cluster.job.yaml_text import parse as parse_yaml
 
 _SHOWN = 20
+_FOLLOWED: Path = ("data", "follow")
 
 
 def read_spec(
@@ -81,6 +85,8 @@ def look_at_samples(job_file: JobFile) -> Looked:
     told: dict[tuple[Path, str], tuple[str, int]] = {}
     good: list[tuple[Footer, Path]] = []
     for named, pattern in _local_samples(job_file.job):
+        if named == _FOLLOWED and os.path.isdir(job_file.place(pattern)):
+            pattern = os.path.join(glob.escape(job_file.place(pattern)), "[!.]*.orc")
         try:
             paths = expand([pattern], job_file.folder)
         except DataError:
@@ -92,7 +98,7 @@ def look_at_samples(job_file: JobFile) -> Looked:
             looked.files += 1
             looked.rows += sum(stripe.rows for stripe in footer.stripes)
             problems = list(_problems(job_file.job, footer))
-            if named[1] == "train":
+            if named[1] in ("train", "follow"):
                 problems += _time_problems(job_file.job, footer)
                 problems += _sampling_problems(job_file.job, footer)
             for place, problem in problems:
@@ -126,6 +132,9 @@ def absent_samples(job_file: JobFile) -> list[str]:
     lines = []
     for place, pattern in _local_samples(job_file.job):
         try:
+            if place == _FOLLOWED:
+                check_followable(job_file.place(pattern))
+                continue
             expand([pattern], job_file.folder)
         except DataError as error:
             start = f"{job_file.path}:{document.line(Problem(place, '', ''))}: {path_text(place)}: "
@@ -139,6 +148,8 @@ def _local_samples(job: Job) -> Iterator[tuple[Path, str]]:
         for number, pattern in enumerate(getattr(job.data, side)):
             if not is_address(pattern):
                 yield ("data", side, number), pattern
+    if job.data.follow is not None and not is_address(job.data.follow):
+        yield _FOLLOWED, job.data.follow
 
 
 def _pruned(job: Job, footers: Sequence[Footer]) -> list[Pruned | DataError]:

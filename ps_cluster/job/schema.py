@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Union
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from models.config import ModelConfig
+from ps_cluster.job.export_schema import Export
 from ps_cluster.job.failures_schema import Failures
 from ps_cluster.job.kubernetes_schema import Kubernetes
 from ps_cluster.job.planning_schema import Planning
@@ -50,8 +51,20 @@ class DataSection(_Section):
     """Where the samples lie and how they are read."""
 
     train: list[Text] = Field(
+        default_factory=list,
         min_length=1,
-        description="ORC files, folders or globs to train on; relative to the job file's folder.",
+        description="ORC files, folders or globs to train on; relative to the job file's folder. Give this or "
+        "`follow`.",
+    )
+    follow: Text | None = Field(
+        None,
+        description="Folder, relative to the job file's folder, or address whose ORC files are trained as they appear, "
+        "each once, for ever. Files get there whole, by renaming; names that begin with a dot or end in `.partial.orc` "
+        "are left alone. Give this or `train`.",
+    )
+    poll_seconds: PositiveFloat = Field(5.0, description="With `follow`: seconds between two looks at the folder.")
+    idle_seconds: PositiveFloat | None = Field(
+        None, description="With `follow`: training ends when no file has appeared for so long. Default: it never ends."
     )
     test: list[Text] = Field([], description="ORC files, folders or globs to evaluate on after training.")
     label: Text = Field(description="Column with the label: 0 or 1.")
@@ -334,6 +347,9 @@ class Job(_Section):
     training: Training = Field(description="Batch size, epochs, seed.")
     checkpoint: Checkpoint = Field(
         default_factory=Checkpoint, description="When checkpoints are written, and how many are kept."
+    )
+    export: Export | None = Field(
+        None, description="Exports while training goes on. Default: one, when training has ended."
     )
     metrics: Metrics = Field(default_factory=Metrics, description="Figures that each process serves.")
     cluster: Cluster = Field(default_factory=Cluster, description="Processes of the job.")

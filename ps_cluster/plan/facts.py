@@ -11,7 +11,7 @@ import psutil
 from data.errors import DataError
 from data.paths import expand
 from ps_cluster.errors import UserError
-from ps_cluster.job.resolve import JobFile, table_name, tables_of
+from ps_cluster.job.resolve import JobFile, table_name, tables_of, training_patterns
 from ps_cluster.job.schema import DenseFeature, IdListFeature, Job
 from ps_cluster.job.table_schema import SparseOptimizer, Table
 from ps_cluster.plan.constants import Constants
@@ -43,7 +43,7 @@ def scan_of(
     if samples:
         return scan(job_file, expand(samples, folder), share, progress)
     try:
-        paths = expand(job_file.job.data.train, job_file.folder)
+        paths = expand(training_patterns(job_file.job), job_file.folder)
     except DataError:
         return None
     return scan(job_file, paths, share, progress)

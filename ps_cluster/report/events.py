@@ -74,6 +74,7 @@ def step(
     window_steps: int | None = None,
     step_time: Sequence[Mapping[str, float]] | None = None,
     staleness: float | None = None,
+    newest_event_time: float | None = None,
 ) -> Event:
     """`step` steps are done.
 
@@ -86,14 +87,34 @@ def step(
     step_time: by worker, the seconds that each part of its steps took (`ps_cluster.train.step_time.StepTime`), over
     `window_steps` steps: those since the step event before, but never the first step of all. staleness: with
     asynchronous updates, how many steps a gradient of embeddings was late (`ps_cluster.train.step_time.staleness`), in
-    this step.
+    this step. newest_event_time: of the newest
+    row trained so far in a folder that is followed, in seconds since 1970.
     """
     return _event("step", locals(), keep=("auc",))
 
 
+def file(
+    *,
+    path: str,
+    rows: int,
+    scored: int,
+    auc: float | None,
+    log_loss: float | None,
+    files: int,
+    problem: str | None = None,
+    newest_event_time: float | None = None,
+) -> Event:
+    """A file that appeared in the followed folder has been trained on, or, with a `problem`, was left out.
+
+    rows: that it gave. scored: of those how many were scored before they were trained on, which auc (null with one
+    class only) and log_loss are of. files: how many there have been. newest_event_time: of the newest row trained.
+    """
+    return _event("file", locals(), keep=("auc", "log_loss"))
+
+
 def phase(*, name: str, done: int | None = None, total: int | None = None, unit: str | None = None) -> Event:
-    """Something other than training steps goes on: `start`, `count`, `evaluate`, `save`, `export`; may be repeated
-    with more `done`.
+    """Something other than training steps goes on: `start`, `count`, `wait` (for files), `evaluate`, `save`, `export`;
+    may be repeated with more `done`.
 
     done, total: how much of it, in `unit` (default: rows).
     """
@@ -199,9 +220,22 @@ def recovered(*, ps: Sequence[int], step: int, checkpoint_step: int, seconds: fl
     return _event("recovered", locals())
 
 
-def exported(*, path: str, size_bytes: int | None = None) -> Event:
-    """The SavedModel lies at `path`."""
+def exported(
+    *,
+    path: str,
+    size_bytes: int | None = None,
+    step: int | None = None,
+    delta: bool | None = None,
+    seconds: float | None = None,
+) -> Event:
+    """The SavedModel lies at `path`. While training goes on: of the checkpoint of `step` or a newer one, after so many
+    seconds; delta: what has changed since another version."""
     return _event("exported", locals())
+
+
+def export_failed(*, step: int, problem: str) -> Event:
+    """The checkpoint of `step` was not exported; training goes on."""
+    return _event("export_failed", locals())
 
 
 def done(

@@ -13,6 +13,11 @@ from ps_cluster.report.plain import PlainDisplay
 from ps_cluster.report.status import Status
 from ps_cluster.report.terminal import TerminalDisplay
 
+_LINES = (
+    *("checkpoint", "checkpoint_failed", "warm_start", "resume", "restart", "recovered"),
+    *("file", "export_failed"),
+)
+
 
 class Renderer:
     """Shows the events of a run as they come (see `ps_cluster.report.events`).
@@ -37,7 +42,9 @@ class Renderer:
         kind = event["event"]
         if kind == "start":
             self._display.block(summary.head(event))
-        if kind in ("checkpoint", "checkpoint_failed", "warm_start", "resume", "restart", "recovered"):
+        if kind in _LINES:
+            self._display.line(summary.line(event))
+        if kind == "exported" and "step" in event:  # the last one is part of the result
             self._display.line(summary.line(event))
         if kind in ("start", "step", "phase", "done"):
             self._display.show(self._status, new_phase)

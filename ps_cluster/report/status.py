@@ -17,7 +17,7 @@ class Status:
         self.reading: dict[str, Mapping[str, Any]] = {}
         """By side, `train` and `test`: the event of that kind."""
         self.phase = "start"
-        """`start`, `count`, `train`, `evaluate`, `save`, `export`, `done`."""
+        """`start`, `count`, `train`, `wait`, `evaluate`, `save`, `export`, `done`."""
         self.step_time: list[dict[str, float]] = []
         """By worker: seconds of each part of its steps, over all step events."""
         self.timed_steps = 0
@@ -62,6 +62,7 @@ class Status:
             "start": "starting",
             "count": "counting",
             "train": "training",
+            "wait": "waiting for files",
             "evaluate": "evaluating",
             "save": "saving",
         }
@@ -76,6 +77,13 @@ class Status:
         if event.get("name") != self.phase:
             return None, None
         return event.get("done"), event.get("total")
+
+    @property
+    def newest_event_time(self) -> float | None:
+        """Of the newest row that was trained on, in seconds since 1970; None where that is not told."""
+        told = [self.last[kind] for kind in ("step", "file") if kind in self.last]
+        times = [float(one["newest_event_time"]) for one in told if one.get("newest_event_time") is not None]
+        return max(times, default=None)
 
     @property
     def unit(self) -> str:

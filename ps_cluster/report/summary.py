@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ps_cluster.report.status import Status
-from ps_cluster.report.text import count, counted, duration, figure, may_match, share, size
+from ps_cluster.report.text import age, count, counted, duration, figure, may_match, share, size
 from ps_cluster.report.tiers import in_words
 
 _SHOWN_FILES = 5
@@ -23,7 +23,7 @@ class Block(NamedTuple):
 
 def head(start: Mapping[str, Any]) -> Block:
     """Data, model size and cluster of a run, from its start event."""
-    rows = [counted(start["rows"], "row") + " to train on"]
+    rows = [counted(start["rows"], "row") + " to train on"] if start["rows"] else []
     if start.get("test_rows") is not None:
         rows.append(f"{count(start['test_rows'])} to test on")
     model = [counted(start["dense_parameters"], "dense parameter")]
@@ -57,9 +57,12 @@ def head(start: Mapping[str, Any]) -> Block:
 
 
 def line(event: Mapping[str, Any]) -> str:
-    """A checkpoint that was written, or was not, or that tables or training start from, or a restart, in one line."""
+    """A checkpoint that was written, or was not, or that tables or training start from, a restart, a file that was
+    trained on, an export, in one line."""
     if event["event"] == "restart":
         return str(event["told"])
+    if event["event"] == "file":
+        return _file(event)
     step = f"step {count(event['step'])}"
     if event["event"] == "recovered":
         ps = " and ".join(f"PS {index}" for index in event["ps"])
@@ -68,6 +71,11 @@ def line(event: Mapping[str, Any]) -> str:
         return f"after {step}: training goes on with {what}, {float(event['seconds']):.1f} s after the loss"
     if event["event"] == "checkpoint_failed":
         return f"checkpoint of {step} NOT written: {event['problem']}"
+    if event["event"] == "export_failed":
+        return f"export of {step} NOT made: {event['problem']}"
+    if event["event"] == "exported":
+        delta = "changes only, " if event["delta"] else ""
+        return f"exported {event['path']}: {delta}{size(event['size_bytes'])} in {float(event['seconds']):.1f} s"
     if event["event"] == "warm_start":
         tables = ", ".join(f"{name} {counted(rows, 'row')}" for name, rows in event["tables"].items())
         return f"warm start from {step} of {event['path']}: {tables}"
@@ -140,6 +148,19 @@ def evicted(event: Mapping[str, Any]) -> str:
     more = f" and {count(len(ids) - _SHOWN_IDS)} more" if len(ids) > _SHOWN_IDS else ""
     shown = ", ".join(str(one) for one in ids[:_SHOWN_IDS])
     return f"step {count(event['step'])}: {counted(len(ids), 'id')} evicted from {event['table']}: {shown}{more}"
+
+
+def _file(event: Mapping[str, Any]) -> str:
+    name = f"file {count(event['files'])}, {event['path'].rpartition('/')[2]}"
+    if event.get("problem"):
+        return f"{name}: left out: {event['problem']}"
+    parts = [counted(event["rows"], "row")]
+    if event["scored"]:
+        before = f"AUC {figure(event['auc'])}, log-loss {figure(event['log_loss'])} before training on it"
+        parts.append(before if event["scored"] == event["rows"] else f"{before} ({count(event['scored'])} of them)")
+    if event.get("newest_event_time") is not None:
+        parts.append(f"newest event {age(event['time'] - float(event['newest_event_time']))}")
+    return f"{name}: {', '.join(parts)}"
 
 
 def _left_out(files: Sequence[str]) -> list[tuple[str, str]]:

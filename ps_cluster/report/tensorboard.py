@@ -23,7 +23,8 @@ class ScalarWriter:
 
     Scalars by step: `train/{loss,auc,calibration,gradient_norm,staleness,samples_per_second,learning_rate_factor,
     epoch,mfu}`, `step_seconds/PART` (of a step, mean over workers and window) and `experts/{active,penalty}` from step
-    events, `checkpoint/{pause_seconds,size_bytes}` from checkpoints; at the last step `test/{auc,log_loss,calibration}`
+    events, `checkpoint/{pause_seconds,size_bytes}` from checkpoints; `next_file/{auc,log_loss}` and
+    `train/freshness_seconds` where a folder is followed; at the last step `test/{auc,log_loss,calibration}`
     from the evaluation and `tables/NAME/{rows,bytes}` from the tables. TensorFlow is imported when the first writer is
     made.
     """
@@ -67,6 +68,11 @@ def _scalars(event: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield f"step_seconds/{part}", sum(one[part] for one in workers) / len(workers) / steps
         for name in ("active", "penalty") if event.get("experts") else ():
             yield f"experts/{name}", event["experts"][name]
+        if event.get("newest_event_time") is not None:
+            yield "train/freshness_seconds", event["time"] - float(event["newest_event_time"])
+    elif event["event"] == "file":
+        for name in ("auc", "log_loss"):
+            yield f"next_file/{name}", event.get(name)
     elif event["event"] == "checkpoint":
         for name in ("pause_seconds", "size_bytes"):
             yield f"checkpoint/{name}", event[name]

@@ -42,6 +42,13 @@ def duration(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
+def age(seconds: float) -> str:
+    """`0:07 ago`, `2 days ago`; `0:07 ahead` of a clock that is behind."""
+    if abs(seconds) >= 2 * 86_400:
+        return f"{abs(seconds) / 86_400:.0f} days {'ago' if seconds > 0 else 'ahead'}"
+    return f"{duration(abs(seconds))} {'ago' if seconds >= 0 else 'ahead'}"
+
+
 def share(value: float) -> str:
     """`12 %`, `0.031 %`: two digits that say something."""
     percent = 100 * value
@@ -49,12 +56,15 @@ def share(value: float) -> str:
 
 
 def of_step(event: Mapping[str, Any]) -> list[str]:
-    """What a step event tells beyond its figures: `MFU 12 %`, `experts 48 %, penalty 2.1e-03`."""
+    """What a step event tells beyond its figures: `MFU 12 %`, `experts 48 %, penalty 2.1e-03`, `newest event 0:07
+    ago`."""
     told = []
     if event.get("mfu") is not None:
         told.append(f"MFU {share(float(event['mfu']))}")
     if experts := event.get("experts"):
         told.append(f"experts {share(experts['active'])}, penalty {experts['penalty']:.1e}")
+    if event.get("newest_event_time") is not None:
+        told.append(f"newest event {age(event['time'] - float(event['newest_event_time']))}")
     return told
 
 

@@ -16,6 +16,7 @@ from typing import TextIO
 from ps_cluster.checkpoint.saver import NotSaved, Saved
 from ps_cluster.embedding.store import EmbeddingStore
 from ps_cluster.embedding.table_stats import TableStats
+from ps_cluster.export.version_folder import folder_bytes
 from ps_cluster.job.resolve import JobFile, tables_of
 from ps_cluster.job.table_schema import Tier
 from ps_cluster.launch.events_tail import EventsTail
@@ -26,7 +27,9 @@ from ps_cluster.report.json_report import report_of, write_report
 from ps_cluster.report.progress import Renderer
 from ps_cluster.report.tensorboard import ScalarWriter
 from ps_cluster.train.batches import ReadCounts
+from ps_cluster.train.following import FileDone
 from ps_cluster.train.loop import Progress, Trained
+from ps_cluster.train.periodic_exports import Exported
 from ps_cluster.train.recovery import Recovered
 from ps_cluster.train.session import Session
 from ps_cluster.train.shares import Share
@@ -37,6 +40,8 @@ from ps_cluster.watch.watcher import Watcher
 from ps_cluster.watch.worker_figures import WorkerFigures
 
 _ASKED_SECONDS = 10.0
+_KEPT = 50_000  # of events, for the report
+_OFTEN = frozenset({"step", "file", "phase", "checkpoint", "exported", "processes"})
 
 
 class Teller:
@@ -73,7 +78,7 @@ class Teller:
         self.phase("count", done, total)
 
     def start(
-        self, session: Session, train: Share, test: Share | None, steps: int, num_ps: int, peak_flops: float
+        self, session: Session, train: Share, test: Share | None, steps: int | None, num_ps: int, peak_flops: float
     ) -> None:
         job = session.job
         self._store = session.store
@@ -86,7 +91,10 @@ class Teller:
                 f"{name} {value}" for name, value in experts.model_dump(exclude_none=True).items()
             )
         summary, sampling = train.plan.files, train.samples.sampling
+        source = f"{job.data.follow}: files as they appear"
         files = "1 file" if summary.files == 1 else f"{summary.files} files"
+        if job.data.follow is None:
+            source = f"{', '.join(job.data.train)}: {files}, {summary.file_bytes / 1e6:.1f} MB of ORC"
         if self._lines is not None:
             # Only now: before the worker has joined the cluster it must not use TensorFlow.
             self._scalars = ScalarWriter(os.path.join(self._job_file.output, "tensorboard"))
@@ -98,8 +106,7 @@ class Teller:
                 workers=session.num_workers,
                 ps=num_ps,
                 dense_parameters=int(session.model.count_params()),
-                data=f"{', '.join(job.data.train)}: {files}, {summary.file_bytes / 1e6:.1f} MB of ORC"
-                + (f", {sampling.words()}" if sampling else ""),
+                data=source + (f", {sampling.words()}" if sampling else ""),
                 model=f"{job.model.name}: {settings}",
                 block=f"{job.model.name}: {session.block.words}" if session.block.words else None,
                 peak_flops=peak_flops,
@@ -157,6 +164,7 @@ class Teller:
                 window_steps=progress.window_steps,
                 step_time=[asdict(one) for one in progress.step_time],
                 staleness=progress.staleness,
+                newest_event_time=progress.newest_event,
             )
         )
 
@@ -164,6 +172,22 @@ class Teller:
             for table, ids in self._store.take_evicted().items():
                 if ids:
                     self._show(events.evicted(step=progress.step, table=table, ids=ids))
+
+    def file(self, done: FileDone) -> None:
+        """A file of the folder that is followed is done."""
+        told = asdict(done)
+        newest, problem = told.pop("newest_event"), told.pop("problem") or None
+        self._tell(events.file(**told, problem=problem, newest_event_time=newest))
+
+    def periodic_export(self, done: Exported) -> None:
+        """How an export has ended while training goes on."""
+        if done.problem:
+            self._tell(events.export_failed(step=done.step, problem=done.problem))
+            return
+        size = folder_bytes(done.path)
+        self._tell(
+            events.exported(path=done.path, size_bytes=size, step=done.step, delta=done.delta, seconds=done.seconds)
+        )
 
     def _ask(self) -> None:
         """Asks the PS what their tables hold and all processes what they used; worker 0 for all, and not often."""
@@ -237,13 +261,12 @@ class Teller:
         self._tell(events.evaluation(**asdict(evaluation)))
 
     def exported(self, path: str) -> None:
-        size = sum(os.path.getsize(os.path.join(at, name)) for at, _, names in os.walk(path) for name in names)
-        self._tell(events.exported(path=path, size_bytes=size))
+        self._tell(events.exported(path=path, size_bytes=folder_bytes(path)))
 
     def done(self, seconds: float, trained: Trained) -> None:
         job, output = shlex.quote(self._job_file.path), self._job_file.output
         self._tell(events.saved(path=os.path.join(output, "tensorboard"), what="TensorBoard"))
-        exported = next((event["path"] for event in self._told if event["event"] == "exported"), "")
+        exported = next((event["path"] for event in reversed(self._told) if event["event"] == "exported"), "")
         self._tell(
             events.next(
                 commands=[
@@ -285,6 +308,8 @@ class Teller:
         if self._lines is None:
             return
         self._told.append(event)
+        if len(self._told) > 2 * _KEPT:  # a training without end
+            self._told = [one for one in self._told[:-_KEPT] if one["event"] not in _OFTEN] + self._told[-_KEPT:]
         self._show(event)
 
     def _show(self, event: events.Event) -> None:

@@ -14,7 +14,7 @@ import tf_keras
 
 from ps_cluster.checkpoint.dense import dense_values, load_dense
 from ps_cluster.checkpoint.finding import folder_of, newest_checkpoint
-from ps_cluster.checkpoint.saver import Saver
+from ps_cluster.checkpoint.saver import NotSaved, Saved, Saver
 from ps_cluster.checkpoint.sole_writer import sole_writer
 from ps_cluster.checkpoint.storage import load_file_systems
 from ps_cluster.errors import RestartMe, RunError
@@ -30,20 +30,23 @@ from ps_cluster.train.connect import connect
 from ps_cluster.train.dense import make_dense_optimizer
 from ps_cluster.train.drain import Drain
 from ps_cluster.train.evaluate import evaluate
+from ps_cluster.train.following import Following, follow_work, resumed_follow_work
 from ps_cluster.train.fresh_tables import agreed_attempt, empty_tables
 from ps_cluster.train.last_step import LAST_STEP, LastStep, LastStepFile
 from ps_cluster.train.loop import begun, planned_steps, resumed, train
 from ps_cluster.train.peak import measured_peak
+from ps_cluster.train.periodic_exports import PeriodicExports
 from ps_cluster.train.periodic_saves import PeriodicSaves
 from ps_cluster.train.recovery import Recovery
 from ps_cluster.train.resume import restored, with_lost_steps
 from ps_cluster.train.session import Samples, Session, groups_of, samples_of
 from ps_cluster.train.shares import Share, share_of
+from ps_cluster.train.state import TrainingState
 from ps_cluster.train.step import make_score_step
 from ps_cluster.train.trained_job import check_as_trained, meaning_of
 from ps_cluster.train.warm_start import warm_start
 from ps_cluster.train.watchdog import Watchdog
-from ps_cluster.train.work import first_work, resumed_work
+from ps_cluster.train.work import Work, first_work, resumed_work
 from ps_cluster.watch.serving import serve_figures
 from ps_cluster.watch.trace import TraceRequests
 from ps_cluster.watch.worker_figures import WorkerFigures
@@ -110,18 +113,16 @@ def run_worker(
             if session.rank == 0 and saved is None:
                 _warm_start(session, teller)
             broadcast_from_first([*session.model.weights, *optimizer.variables])  # the others wait for the tables, too
-            share = share_of(session, train_samples, training=True, progress=teller.counting)
+            work = _work(session, train_samples, saved, teller)
+            share = work.share
             test_share = None
             if test_samples is not None:
                 test_share = share_of(session, test_samples, training=False, progress=teller.counting)
             peak = measured_peak(session.devices.compute, getattr(job_file.job.model, "precision", "float32"))
-            if saved is None:
-                work = first_work(session, share)
-                state = begun(session, work)
-            else:
-                work = resumed_work(session, share, saved.ledger)
-                state = resumed(session, work, saved)
-            teller.start(session, share, test_share, planned_steps(session, work, state.step), len(membership.ps), peak)
+            state = begun(session, work) if saved is None else resumed(session, work, saved)
+            endless = job_file.job.data.follow is not None and job_file.job.training.max_steps is None
+            planned = None if endless else planned_steps(session, work, state.step)
+            teller.start(session, share, test_share, planned, len(membership.ps), peak)
             last_step = None
             if session.rank == 0:
                 last_step = LastStepFile(os.path.join(job_file.output, LAST_STEP))
@@ -130,7 +131,8 @@ def run_worker(
                 last_step.write(LastStep(state.step, state.rows, state.rows_retrained, state.restarts))
                 if saved is not None or again:
                     teller.resume(where, state)
-            saves = _saves(session, optimizer, train_samples, teller)
+            exports = files.enter_context(_exports(session, teller))
+            saves = _saves(session, optimizer, train_samples, teller, exports)
             if saved is not None:
                 saves.resumed(saved.step)
             recovery = None
@@ -139,6 +141,12 @@ def run_worker(
                 recovery = Recovery(session, optimizer, membership, ring, watchdog, saves, attempt, tell)
             drain.defer()
             traces = TraceRequests(job_file.output) if session.rank == 0 else None
+            following = None
+            if job_file.job.data.follow is not None:
+                followed = state.followed if state.followed is not None else np.zeros(0, np.int64)
+                following = files.enter_context(
+                    Following(session, work, followed, state.newest_event, teller.file, lambda: teller.phase("wait"))
+                )
             trained = train(
                 session,
                 work,
@@ -153,8 +161,11 @@ def run_worker(
                 traces,
                 watchdog,
                 recovery,
+                following,
+                exports.tick,
             )
             watchdog.at("end of the training", long=True)
+            exports.close()
             teller.trained()
             step, folder = trained.state.step, folder_of(job_file.checkpoints, trained.state.step)
             if not trained.drained:
@@ -226,8 +237,26 @@ def _warm_start(session: Session, teller: Teller) -> None:
     teller.warm_start(checkpoint.folder, checkpoint.step, rows)
 
 
+def _work(session: Session, samples: Samples, saved: TrainingState | None, teller: Teller) -> Work:
+    """What this worker has to train; every worker calls it."""
+    if session.job.data.follow is not None:
+        return follow_work(session, samples) if saved is None else resumed_follow_work(session, samples, saved.ledger)
+    share = share_of(session, samples, training=True, progress=teller.counting)
+    return first_work(session, share) if saved is None else resumed_work(session, share, saved.ledger)
+
+
+def _exports(session: Session, teller: Teller) -> PeriodicExports:
+    """Those of the job, on worker 0; elsewhere none."""
+    settings = session.job.export if session.rank == 0 else None
+    return PeriodicExports(session.job_file, settings, session.job.failures.long_wait_seconds, teller.periodic_export)
+
+
 def _saves(
-    session: Session, optimizer: tf_keras.optimizers.Optimizer, samples: Samples, teller: Teller
+    session: Session,
+    optimizer: tf_keras.optimizers.Optimizer,
+    samples: Samples,
+    teller: Teller,
+    exports: PeriodicExports,
 ) -> PeriodicSaves:
     settings = session.job.checkpoint
     saver = None
@@ -241,8 +270,14 @@ def _saves(
             settings.keep,
             settings.deltas,
         )
+
+    def tell(outcome: Saved | NotSaved) -> None:
+        teller.checkpoint(outcome)
+        if isinstance(outcome, Saved):
+            exports.saved(outcome.step)
+
     others_wait = session.num_workers > 1 and session.job.training.sparse_updates == "asynchronous"
-    return PeriodicSaves(saver, settings.every_steps, settings.every_minutes, others_wait, teller.checkpoint)
+    return PeriodicSaves(saver, settings.every_steps, settings.every_minutes, others_wait, tell)
 
 
 def _export_in_a_fresh_process(job_file: JobFile, limit_seconds: float) -> str:

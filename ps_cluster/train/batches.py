@@ -82,6 +82,29 @@ class LookAhead:
     def has_next(self) -> bool:
         return self._next is not None
 
+    @property
+    def stand(self) -> Consumed:
+        """Of the streams, by the batches taken so far; a stream whose last batch was taken is done."""
+        if self._next is None or self._ahead.leases == self.consumed.leases:
+            return self._ahead if self._next is None else self.consumed
+        return Consumed(self._ahead.leases, self._reads[self._ahead.leases].spec.start)
+
+    def append(self, read: Read) -> None:
+        """Another stream behind the others."""
+        self._reads.append(read)
+        if self._next is None:
+            self._open(len(self._reads) - 1)
+            self._next = self._read()
+
+    def forget_done(self) -> None:
+        """Leaves out the streams that are done (`stand`): the first that is not becomes number 0."""
+        stand = self.stand
+        del self._reads[: stand.leases]
+        self.consumed = Consumed(0, stand.position)
+        self._ahead = replace(self._ahead, leases=self._ahead.leases - stand.leases)
+        if self._next is not None:
+            self._next = replace(self._next, consumed=self._ahead)
+
     def take(self) -> Batch:
         """The next batch; an empty one after the last."""
         batch = self._next
@@ -131,11 +154,14 @@ class LookAhead:
                 if self._reads:
                     self._ahead = Consumed(len(self._reads), Position())
                 return None
-            self._reader.close()
-            read = self._reads[number]
-            self._reader = open_reader(read.spec, read.plan)
-            self._batches = iter(self._reader.dataset)
-            self._ahead = Consumed(number, read.spec.start)
+            self._open(number)
+
+    def _open(self, number: int) -> None:
+        self._reader.close()
+        read = self._reads[number]
+        self._reader = open_reader(read.spec, read.plan)
+        self._batches = iter(self._reader.dataset)
+        self._ahead = Consumed(number, read.spec.start)
 
     def _read_here(self) -> Batch | None:
         """The next batch of the stream that is being read."""

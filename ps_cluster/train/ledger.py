@@ -120,6 +120,15 @@ class Ledger:
             lanes.append(left)
         return replace(self, lanes=tuple(lanes))
 
+    def without_done(self) -> tuple[Ledger, tuple[Segment, ...]]:
+        """The same without the segments of which no lease is left, and these."""
+        open_numbers = sorted({lease.segment for lane in self.lanes for lease in lane})
+        number_of = {number: place for place, number in enumerate(open_numbers)}
+        done = tuple(one for number, one in enumerate(self.segments) if number not in number_of)
+        lanes = tuple(tuple(replace(one, segment=number_of[one.segment]) for one in lane) for lane in self.lanes)
+        segments = tuple(self.segments[number] for number in open_numbers)
+        return replace(self, segments=segments, lanes=lanes), done
+
     def deal(self, num_workers: int) -> Ledger:
         """The same rows for so many workers; each goes on in its own lane when they are as many as before.
 

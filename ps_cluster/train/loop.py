@@ -21,6 +21,7 @@ from ps_cluster.train.batches import Batch, LookAhead, ReadCounts
 from ps_cluster.train.collective import gathered, total
 from ps_cluster.train.drain import Drain
 from ps_cluster.train.expert_shares import ExpertShares, ExpertWindow
+from ps_cluster.train.following import Following
 from ps_cluster.train.labels import check_labels
 from ps_cluster.train.last_step import LastStep, LastStepFile
 from ps_cluster.train.ledger import Consumed, Ledger
@@ -63,6 +64,8 @@ class Progress:
     step_time: list[StepTime]
     read: ReadCounts
     staleness: float | None
+    newest_event: float | None = None
+    """As of `TrainingState`."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,8 @@ def resumed(session: Session, work: Work, state: TrainingState) -> TrainingState
 def planned_steps(session: Session, work: Work, step: int) -> int:
     """Steps that training will have taken at its end, `step` of them before `work`; fewer when rows turn out to be
     lost."""
+    if session.job.data.follow is not None:
+        return session.job.training.max_steps or step  # a schedule does not ask: it has no end, or one in steps
     steps = step + work.ledger.steps
     limit = session.job.training.max_steps
     return steps if limit is None else max(min(steps, limit), step)
@@ -131,6 +136,8 @@ def train(
     traces: TraceRequests | None = None,
     watchdog: Watchdog | None = None,
     recovery: Recovery | None = None,
+    following: Following | None = None,
+    between: Callable[[], None] = lambda: None,
 ) -> Trained:
     """Trains until every worker's data have ended, `max_steps` is reached, or a worker is asked to end; all workers
     stop at the same step.
@@ -138,7 +145,8 @@ def train(
     start: of `begun` or `resumed`. peak: operations per second that all workers' devices can do
     (`ps_cluster.train.peak`). last_step: is told each step. clock: measures this worker's steps; for whoever reads it
     meanwhile. traces: looks after requests for them; on worker 0. watchdog: is told what goes on. recovery: what is
-    done when another process is lost; None: its error is raised.
+    done when another process is lost; None: its error is raised. following: brings more samples while training goes
+    on. between: called between any two steps, and again and again while samples are waited for.
     """
     training = session.job.training
     clock = clock or StepClock()
@@ -167,14 +175,27 @@ def train(
                 step=step,
                 rows=rows,
                 rows_retrained=retrained,
-                ledger=_left(start.ledger, batches.consumed),
+                ledger=_left(start.ledger, batches.consumed) if following is None else following.left(batches),
                 counts=tuple(total(batches.counts).tolist()),
                 losses=tuple(losses),
                 window=of_window.copy(),
                 calibration=total(calibration.sums).copy(),
                 experts=of_experts[0],
                 experts_rows=of_experts[1],
+                followed=following.followed if following is not None else None,
+                newest_event=following.newest_event_of_all() if following is not None else None,
             )
+
+        def while_waiting() -> None:
+            """Between two looks for samples; every worker calls it."""
+            if watchdog is not None:
+                watchdog.at("waiting for files")
+            if saves is not None:
+                wanted = saves.wanted and saves.begun_step != step
+                if total(np.array([wanted], np.int64))[0]:
+                    saves.begin(state())
+                saves.tell_ended()
+            between()
 
         def traced() -> Callable[..., StepResult]:
             return make_train_step(
@@ -197,17 +218,37 @@ def train(
 
         train_step = traced()
         started = window_started = time.monotonic()
-        told = StepTold(step, workers_left=int(total(np.array([int(batches.has_next)], np.int64))[0]))
-        while told.workers_left and not told.drained and step < (training.max_steps or step + 1):
+        left = int(total(np.array([int(batches.has_next)], np.int64))[0])
+        told = StepTold(step, workers_left=left, meeting=True)
+        while not told.drained and step < (training.max_steps or step + 1):
+            if following is not None and broken_off is None:
+                if watchdog is not None:
+                    watchdog.at(f"meeting before step {step + 1}")
+                if not told.workers_left:
+                    waiting = time.monotonic()
+                    left, drained = following.wait(batches, lambda: drain is not None and drain.asked, while_waiting)
+                    told = replace(told, workers_left=left, drained=drained, meeting=False)
+                    waited = time.monotonic() - waiting
+                    started, window_started = started + waited, window_started + waited
+                    clock.rested()
+                elif told.meeting:
+                    told = replace(told, workers_left=following.meet(batches), meeting=False)
+            if not told.workers_left:
+                break
             again = broken_off is not None
             if watchdog is not None:
                 watchdog.at(f"input of step {step + 1}")
             with clock.counts("input"):
                 batch = broken_off = broken_off or batches.take()
             labels = np.asarray(batch.columns[session.job.data.label])
-            check_labels(labels, label_column(session.job.data.label), work.share.spec)
+            spec = work.share.spec if following is None else replace(work.share.spec, paths=following.paths)
+            check_labels(labels, label_column(session.job.data.label), spec)
             factor = rate_factor(session.job.schedule, start.course.at(step + 1), start.course.total)
-            wishes = (saves is not None and saves.wanted, drain is not None and drain.asked)
+            wishes = (
+                saves is not None and saves.wanted,
+                drain is not None and drain.asked,
+                following is not None and following.wants_to_meet(batches, batch),
+            )
             if watchdog is not None:
                 watchdog.at(f"step {step + 1}")
             sent = time.time()
@@ -220,10 +261,8 @@ def train(
                     tf.constant(wishes, tf.float32),
                 )
                 clock.ran(sent, Marks(*result.marks.numpy().tolist()), time.time())
-                save_wished, drained = (bool(wish) for wish in result.wishes.numpy())
-                told = StepTold(
-                    step + 1, float(result.loss), int(result.rows), int(result.workers_left), save_wished, drained
-                )
+                loss, step_rows, left = float(result.loss), int(result.rows), int(result.workers_left)
+                told = StepTold(step + 1, loss, step_rows, left, *(bool(wish) for wish in result.wishes.numpy()))
                 if not math.isfinite(told.loss):
                     raise RunError(
                         f"step {told.step}: the loss is {told.loss}: training has diverged; lower the learning rates"
@@ -231,6 +270,8 @@ def train(
                 broken_off = None
                 done(told, again)
                 clock.step_done(step, batch.rows)
+                if following is not None:
+                    following.scored(batch, result.logits.numpy(), labels)
                 window.add(result.logits.numpy(), labels)
                 calibration.add(result.logits.numpy(), labels, batch.columns.get(OFFSET))
                 utilisation.add(batch.columns, batch.rows)
@@ -258,6 +299,7 @@ def train(
                             window_steps=window_steps,
                             step_time=step_time,
                             read=batches.counts_here(),
+                            newest_event=following.newest_event_of_all() if following is not None else None,
                             staleness=clock.staleness_of_all() if training.sparse_updates == "asynchronous" else None,
                         )
                     )
@@ -272,6 +314,7 @@ def train(
                         if not told.drained and saves.due(step, told.save_wished):
                             saves.begin(state())
                         saves.tell_ended()
+                between()
                 if traces is not None:
                     traces.between_steps(step)
             except Exception as error:

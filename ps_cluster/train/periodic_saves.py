@@ -39,6 +39,8 @@ class PeriodicSaves:
         self._every_seconds = every_minutes * 60 if every_minutes is not None else None
         self._last = time.monotonic()
         self._saved_step: int | None = None  # of the checkpoint that training has begun from
+        self.begun_step: int | None = None
+        """Of the state that was saved last, or is being saved."""
         self._others_wait = others_wait
         self._tell = tell
         self.newest: int | None = None
@@ -46,7 +48,7 @@ class PeriodicSaves:
 
     def resumed(self, step: int) -> None:
         """The state after `step` steps lies in a checkpoint already."""
-        self._saved_step = self.newest = step
+        self._saved_step = self.begun_step = self.newest = step
 
     @property
     def wanted(self) -> bool:
@@ -63,7 +65,7 @@ class PeriodicSaves:
 
     def begin(self, state: TrainingState) -> None:
         """Begins a save between two steps; every worker calls it."""
-        self._last = time.monotonic()
+        self._last, self.begun_step = time.monotonic(), state.step
         if self._others_wait:
             total(np.ones(1, np.int64))  # every worker's pushes have been applied
         if self._saver is not None:

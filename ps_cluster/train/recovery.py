@@ -49,6 +49,7 @@ class StepTold:
     workers_left: int = 0
     save_wished: bool = False
     drained: bool = False
+    meeting: bool = False
 
 
 @dataclass(frozen=True)
@@ -214,5 +215,5 @@ class _Alive:
 
 
 def _told(figures: Sequence[float]) -> StepTold:
-    step, loss, rows, left, wished, drained = (float(figure) for figure in figures)
-    return StepTold(int(step), loss, int(rows), int(left), bool(wished), bool(drained))
+    step, loss, rows, left, wished, drained, meeting = (float(figure) for figure in figures)
+    return StepTold(int(step), loss, int(rows), int(left), bool(wished), bool(drained), bool(meeting))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from data.follow import check_followable
 from data.orc import ReadSpec
 from data.paths import expand
 from data.read.footers import FileSummary
@@ -50,8 +51,13 @@ class Samples:
 
 
 def samples_of(job_file: JobFile, side: str) -> Samples:
-    """The files of `side` (`train` or `test`); raises what is wrong with them before anything is started."""
-    patterns = getattr(job_file.job.data, side)
+    """The files of `side` (`train` or `test`), none of a folder that is followed; raises what is wrong with them before
+    anything is started."""
+    data = job_file.job.data
+    if side == "train" and data.follow is not None:
+        check_followable(job_file.place(data.follow))
+        return Samples((), Checked((), ()), sampling_of(job_file, ()))
+    patterns = getattr(data, side)
     if not patterns:
         raise UserError(f"{job_file.path}: data.{side}: expected at least one path, found none")
     paths = tuple(expand(patterns, job_file.folder))

@@ -16,7 +16,9 @@ from ps_cluster.errors import UserError
 from ps_cluster.train.ledger import Ledger
 from ps_cluster.train.schedule import Course
 
-_WINDOW, _CALIBRATION, _EXPERTS = (TRAINING + name for name in ("window", "calibration", "experts"))
+_WINDOW, _CALIBRATION, _EXPERTS, _FOLLOWED = (
+    TRAINING + name for name in ("window", "calibration", "experts", "followed")
+)
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,9 @@ class TrainingState:
     `ps_cluster.train.work.reading_of`. counts: of the batches so far, rows lost, then nulls filled of each column.
     losses: (mean loss, rows) of each step of the window that is open. window: `WindowAuc.counts` of that window;
     calibration: `WindowCalibration.sums` of it. experts: float32 `[layers, tokens, experts]`, of the window's
-    `experts_rows` rows in how many each gate was above 0; None without experts.
+    `experts_rows` rows in how many each gate was above 0; None without experts. followed: `data.follow.name_hash` of
+    each file that was seen in the folder, int64; None where none is followed. newest_event: time of the newest row
+    trained, in seconds since 1970, in such a training with `data.time`.
     """
 
     step: int
@@ -45,6 +49,8 @@ class TrainingState:
     calibration: np.ndarray
     experts: np.ndarray | None = None
     experts_rows: int = 0
+    followed: np.ndarray | None = None
+    newest_event: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """All but the arrays, as plain values."""
@@ -60,6 +66,7 @@ class TrainingState:
             "counts": list(self.counts),
             "losses": [list(one) for one in self.losses],
             "experts_rows": self.experts_rows,
+            "newest_event": self.newest_event,
         }
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -67,6 +74,8 @@ class TrainingState:
         arrays = {_WINDOW: self.window, _CALIBRATION: self.calibration}
         if self.experts is not None:
             arrays[_EXPERTS] = self.experts
+        if self.followed is not None:
+            arrays[_FOLLOWED] = self.followed
         return arrays
 
     @staticmethod
@@ -83,6 +92,7 @@ class TrainingState:
             window=arrays[_WINDOW],
             calibration=arrays[_CALIBRATION],
             experts=arrays.get(_EXPERTS),
+            followed=arrays.get(_FOLLOWED),
         )
 
 

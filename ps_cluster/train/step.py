@@ -26,8 +26,9 @@ from ps_cluster.train.collective import sum_inside_step
 from ps_cluster.train.connect import Devices
 from ps_cluster.train.time_marks import time_mark
 
-WISHES = 2
-"""What a worker may wish for after a step: that it be saved (worker 0 alone), and that training end there."""
+WISHES = 3
+"""What a worker may wish for after a step: that it be saved (worker 0 alone), that training end there, and that all
+workers meet (`ps_cluster.train.following`)."""
 
 
 class StepResult(NamedTuple):

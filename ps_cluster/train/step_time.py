@@ -122,6 +122,10 @@ class StepClock:
         self._step, self._begun = StepTime(), now
         self.step, self.rows, self.last_step_time = number, self.rows + rows, time.time()
 
+    def rested(self) -> None:
+        """There was nothing to do since the last step; that time counts for nothing."""
+        self._step, self._begun = StepTime(), time.monotonic()
+
     def window_of_all(self) -> tuple[int, list[StepTime]]:
         """Steps since the call before, and what went into them by worker; every worker calls it."""
         steps, mine = self._window_steps, self._window

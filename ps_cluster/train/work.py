@@ -50,7 +50,7 @@ def resumed_work(session: Session, share: Share, ledger: Ledger) -> Work:
 def reads_of(share: Share, ledger: Ledger, worker: int) -> tuple[Read, ...]:
     """The streams of a worker's lane; `share` is that worker's."""
     plans: dict[tuple[int, int], Plan] = {(share.spec.num_shards, share.spec.shard): share.plan}
-    return tuple(_read(share, lease, plans) for lease in ledger.lanes[worker])
+    return tuple(read_of(share, lease, plans) for lease in ledger.lanes[worker])
 
 
 def reading_of(job_file: JobFile, samples: Samples) -> dict[str, Any]:
@@ -86,7 +86,8 @@ def check_same_reading(path: str, before: Mapping[str, Any], now: Mapping[str, A
         raise UserError("\n".join(lines))
 
 
-def _read(share: Share, lease: Lease, plans: dict[tuple[int, int], Plan]) -> Read:
+def read_of(share: Share, lease: Lease, plans: dict[tuple[int, int], Plan]) -> Read:
+    """The stream of a lease of the share's files; `plans`, by shards and shard, takes in what is planned for it."""
     spec = replace(share.spec, num_shards=lease.num_shards, shard=lease.shard)
     place = (lease.num_shards, lease.shard)
     if place not in plans:  # with a filter the rows of that shard are counted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -38,7 +39,10 @@ class ProcessView:
 
 @dataclass(frozen=True)
 class JobView:
-    """The job; figures as in step events, over all workers. None: not known."""
+    """The job; figures as in step events, over all workers. None: not known.
+
+    freshness_seconds: since the newest event that was trained on.
+    """
 
     job: str | None
     state: str
@@ -48,6 +52,7 @@ class JobView:
     auc: float | None
     samples_per_second: float | None
     remaining_seconds: float | None
+    freshness_seconds: float | None = None
     processes: list[ProcessView] = field(default_factory=list)
 
     @property
@@ -73,6 +78,7 @@ def view(state: str | None, status: Status, before: Sequence[Scraped], now: Sequ
         auc=_float(step.get("auc")),
         samples_per_second=_float(step.get("samples_per_second")),
         remaining_seconds=status.remaining_seconds,
+        freshness_seconds=None if status.newest_event_time is None else time.time() - status.newest_event_time,
         processes=_processes(state, status, before, now),
     )
 

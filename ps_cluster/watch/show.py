@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ps_cluster.report.text import count, duration, figure, size
+from ps_cluster.report.text import age, count, duration, figure, size
 from ps_cluster.train.step_time import PARTS
 from ps_cluster.watch.job_view import JobView, ProcessView
 
@@ -23,6 +23,8 @@ def title(job: JobView) -> str:
         parts.append(f"loss {figure(job.loss)}")
     if job.auc is not None:
         parts.append(f"AUC {figure(job.auc)}")
+    if job.freshness_seconds is not None:
+        parts.append(f"newest event {age(job.freshness_seconds)}")
     if job.remaining_seconds is not None and not job.has_ended:
         parts.append(f"{duration(job.remaining_seconds)} left")
     return f"Job {job.job}: {', '.join(parts)}" if job.job else f"Job: {', '.join(parts)}"

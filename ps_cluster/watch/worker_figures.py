@@ -64,6 +64,7 @@ class WorkerFigures(Collector):
         self._nulls: Mapping[str, int] = {}
         self._rows_lost = 0
         self._checkpoints = {"checkpoint": 0, "checkpoint_failed": 0}
+        self._exports = {"exported": 0, "export_failed": 0}
 
     def handle(self, event: Mapping[str, Any]) -> None:
         """An event of the run (`ps_cluster.report.events`)."""
@@ -71,6 +72,8 @@ class WorkerFigures(Collector):
             self._status.update(event)
             if event["event"] in self._checkpoints:
                 self._checkpoints[event["event"]] += 1
+            if event["event"] in self._exports:
+                self._exports[event["event"]] += 1
 
     def tables(self, tables: Sequence[TableStats]) -> None:
         """What the tables hold now."""
@@ -93,7 +96,7 @@ class WorkerFigures(Collector):
             last = dict(status.last)
             families = [*self._own(status.phase)]
             if self._whole_job:
-                families += [*_job(last), *_tables(tables), *self._of_checkpoints(last.get("checkpoint"))]
+                families += [*_job(last, status), *_tables(tables), *self._of_checkpoints(last.get("checkpoint"))]
         yield from families
 
     def _own(self, phase: str) -> Iterator[Metric]:
@@ -141,6 +144,11 @@ class WorkerFigures(Collector):
         yield CounterMetricFamily(
             "ps_cluster_checkpoint_failures", "Checkpoints not written.", self._checkpoints["checkpoint_failed"]
         )
+        for name, text, kind in (
+            ("exports", "Exports made.", "exported"),
+            ("export_failures", "Exports that failed.", "export_failed"),
+        ):
+            yield CounterMetricFamily(f"ps_cluster_{name}", text, self._exports[kind])
         if last is None:
             return
         for name, text, value in (
@@ -154,7 +162,7 @@ class WorkerFigures(Collector):
             yield GaugeMetricFamily(f"ps_cluster_checkpoint_{name}", text, value)
 
 
-def _job(last: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:
+def _job(last: Mapping[str, Mapping[str, Any]], status: Status) -> Iterator[Metric]:
     for event, names in (("step", _STEP), ("evaluation", _TEST)):
         for field, name, text in names:
             value = last.get(event, {}).get(field)
@@ -162,6 +170,20 @@ def _job(last: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:
                 yield GaugeMetricFamily(f"ps_cluster_{name}", text, float(value))
     rows = last.get("step", {}).get("rows", 0)
     yield CounterMetricFamily("ps_cluster_job_rows", "Rows that all workers have trained on, over all epochs.", rows)
+    newest = status.newest_event_time
+    if newest is not None:
+        yield GaugeMetricFamily(
+            "ps_cluster_newest_event_timestamp_seconds", "Time of the newest row that was trained on.", newest
+        )
+        text = "Time since the newest event that was trained on, by the rows' own times."
+        yield GaugeMetricFamily("ps_cluster_freshness_seconds", text, time.time() - newest)
+    if "file" in last:
+        text = "Files of the followed folder that were trained on or left out."
+        yield CounterMetricFamily("ps_cluster_files", text, last["file"]["files"])
+        for field, name in (("auc", "next_file_auc"), ("log_loss", "next_file_log_loss")):
+            if last["file"].get(field) is not None:
+                text = "Of the newest file's rows, by their scores before they were trained on."
+                yield GaugeMetricFamily(f"ps_cluster_{name}", text, float(last["file"][field]))
     total = last.get("start", {}).get("steps_total")
     if total is not None:
         yield GaugeMetricFamily("ps_cluster_steps_planned", "Steps of the whole training.", total)

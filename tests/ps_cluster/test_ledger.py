@@ -167,3 +167,17 @@ def test_runs_of_rows_that_may_be_lost_are_not_cut() -> None:
         (Lease(0, 2, 1, Position(0, 10), Position(1, 0)),),
         (),
     )
+
+
+def test_segments_that_are_done_are_left_out_and_the_others_keep_their_leases() -> None:
+    ledger = Ledger.empty(10, False, 2)
+    for number in range(3):
+        file = TrainingFile(f"{number}.orc", number, 40)
+        ledger = ledger.with_segment(Segment((file,), 1, True, ((20, 20),)))
+    left = ledger.advance([Consumed(2, Position(0, 10)), Consumed(1, Position())])
+    kept, done = left.without_done()
+    assert [segment.files[0].path for segment in done] == ["0.orc"]
+    assert [segment.files[0].path for segment in kept.segments] == ["1.orc", "2.orc"]
+    assert [[lease.segment for lease in lane] for lane in kept.lanes] == [[1], [0, 1]]
+    assert kept.rows() == left.rows() == 10 + 40
+    assert kept.without_done() == (kept, ())

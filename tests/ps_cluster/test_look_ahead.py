@@ -111,3 +111,31 @@ def test_what_is_wrong_with_the_data_is_raised_in_the_readers_words(tmp_path: Pa
     damage_stripe(path, 2)
     with pytest.raises(DataError, match=r"a\.orc"), ahead_of(spec_of(path)) as ahead:
         list(ahead)
+
+
+@pytest.mark.parametrize("reader", ["tfio", "native"])
+def test_streams_may_be_appended_while_others_are_read_or_when_none_is_left(tmp_path: Path, reader: Any) -> None:
+    specs = []
+    for number in range(3):
+        path = numbered(tmp_path / f"{number}.orc", [6], start=10 * number)
+        specs.append(spec_of(path, epochs=1, reader=reader))
+    reads = [Read(spec, plan(spec)) for spec in specs]
+    found = []
+    with LookAhead(replace(specs[0], paths=()), []) as ahead:
+        assert not ahead.has_next and ahead.stand.leases == 0
+        ahead.append(reads[0])
+        ahead.append(reads[1])
+        found.append(ahead.take())
+        assert ahead.stand == ahead.consumed == Consumed(0, Position(0, 4))
+        found.append(ahead.take())
+        assert (ahead.consumed, ahead.stand) == (Consumed(0, Position(0, 6)), Consumed(1, Position()))
+        ahead.forget_done()
+        assert ahead.stand == ahead.consumed == Consumed(0, Position())
+        found += [ahead.take(), ahead.take()]
+        assert not ahead.has_next and ahead.stand == Consumed(1, Position())
+        assert [batch.consumed.leases for batch in found] == [0, 0, 0, 0]
+        ahead.forget_done()
+        ahead.append(reads[2])
+        found += list(ahead)
+    ids = np.concatenate([batch.columns["id"].numpy() for batch in found])
+    assert ids.tolist() == [10 * number + index for number in range(3) for index in range(6)]

@@ -37,7 +37,7 @@ def _run(args: argparse.Namespace) -> int:
     from data.sample.sampled_files import METADATA, count_sampled, write_sampled
     from data.where import parse
     from ps_cluster.job.load import load_job
-    from ps_cluster.job.resolve import training_columns_of
+    from ps_cluster.job.resolve import training_columns_of, training_patterns
     from ps_cluster.job.sampling import Resolved, sampling_of
     from ps_cluster.report.sampled import summary_of, table_of
 
@@ -50,7 +50,7 @@ def _run(args: argparse.Namespace) -> int:
     data = job_file.job.data
     columns = training_columns_of(job_file.job)
     spec = ReadSpec(
-        paths=tuple(expand(data.train, job_file.folder)),
+        paths=tuple(expand(training_patterns(job_file.job), job_file.folder)),
         columns=tuple(columns),
         batch_rows=job_file.job.training.batch_size,
         where=parse(data.where) if data.where is not None else None,
