@@ -9,6 +9,7 @@ import sys
 import traceback
 
 from ps_cluster.job import membership
+from ps_cluster.launch.cause import is_consequence
 from ps_cluster.launch.last_words import ERROR_MARK
 
 
@@ -26,7 +27,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--events", metavar="FILE", help="worker 0: append what happens to FILE, as JSON lines")
     parser.add_argument("--report", metavar="FILE", help="worker 0: write a report of the run, as JSON")
     parser.add_argument(
-        "--done-file", metavar="FILE", help="worker 0: when the PS are needed no more, write FILE on their machines"
+        "--done-file",
+        metavar="FILE",
+        help="worker 0: when the PS are needed no more, write FILE on their machines; who has lost another one then "
+        "ends with status 75, start me again",
     )
     parser.set_defaults(run=run)
 
@@ -60,7 +64,8 @@ def run(args: argparse.Namespace) -> int:
         code = RESTART
     except RunError as error:
         _tell(error)
-        code = 1
+        # Who starts pods again counts the one that failed, not those that missed it.
+        code = RESTART if args.done_file is not None and is_consequence(str(error)) else 1
     except BaseException:
         traceback.print_exc()
         code = 1

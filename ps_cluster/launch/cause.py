@@ -31,6 +31,11 @@ def cause_of(failed: Sequence[Ended]) -> Ended:
     return min(failed, key=_distance_from_cause)
 
 
+def is_consequence(words: str) -> bool:
+    """Whether a process that ended with these words only missed another one."""
+    return any(sign in words for sign in _CONSEQUENCES)
+
+
 def said(end: Ended) -> list[str]:
     """What a process said of its end; one that SIGKILL ended had no time to: its log ends with whatever it did last."""
     return [] if end.status == -signal.SIGKILL else last_words(end.log)
@@ -64,4 +69,4 @@ def _distance_from_cause(end: Ended) -> int:
         return 1
     if end.name.startswith("ps"):
         return 2
-    return 4 if any(sign in word for word in last_words(end.log) for sign in _CONSEQUENCES) else 3
+    return 4 if any(is_consequence(word) for word in last_words(end.log)) else 3

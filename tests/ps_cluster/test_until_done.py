@@ -14,6 +14,7 @@ import pytest
 
 from ps_cluster.errors import RESTART
 from ps_cluster.job.membership import Membership
+from ps_cluster.launch.cause import is_consequence
 from ps_cluster.launch.ports import reserved_addresses
 from ps_cluster.roles.until_done import DONE, ENDED, GONE, NEVER_CAME, Patience, outcome, wait_until_done
 from tests.ps_cluster.ps_processes import START_SECONDS, start
@@ -90,6 +91,19 @@ def test_every_end_has_its_status_and_its_words(address: str, tmp_path: Path, ca
     (tmp_path / "there").touch()
     assert wait_until_done(place, str(tmp_path / "there"), told, IMPATIENT) == 0
     assert capsys.readouterr().out.endswith("ps 1: training is over\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "is_one"),
+    [
+        ("PS 0 is lost: UnavailableError: failed to connect to all addresses", True),
+        ("another worker has failed, and this one cannot go on (Horovod has been shut down)", True),
+        ("InvalidArgumentError: ids: expected int64", False),
+        ("export: `ps_cluster export` ended with status 1", False),
+    ],
+)
+def test_who_only_missed_another_process_is_told_from_who_failed(words: str, is_one: bool) -> None:
+    assert is_consequence(words) == is_one
 
 
 WORKER = """
