@@ -70,6 +70,26 @@ def test_files_that_appear_are_trained_on_once_also_after_the_whole_job_was_kill
     assert again.events("step")[-1]["rows"] == sum(files.values())
 
 
+def test_damaged_files_are_left_out_and_told_and_training_ends_when_none_appears(tmp_path: Path) -> None:
+    live, files = tmp_path / "live", {0: 90, 2: 130}
+    for number, rows in files.items():
+        followed.add(live, number, rows)
+    (live / "part-00001.orc").write_bytes(b"nothing of the kind")
+    description = followed.job(cluster={"ps": 0, "workers": 1}, checkpoint={})
+    description["data"] |= {"on_bad": "skip", "reader": "tfio", "idle_seconds": 6}
+    run = small_cluster.train(tmp_path, description)
+    assert run.status == 0, run.out + run.err + run.logs()
+    told = {Path(event["path"]).name: event for event in files_done(run)}
+    assert {name: event["rows"] for name, event in told.items()} == {
+        "part-00000.orc": 90,
+        "part-00001.orc": 0,
+        "part-00002.orc": 130,
+    }
+    assert "expected an ORC file" in told["part-00001.orc"]["problem"]
+    assert "part-00001.orc: left out:" in run.out
+    assert followed.trained(run.output) == followed.each_once(files)
+
+
 @pytest.mark.slow
 def test_fifty_files_with_a_kill_in_the_middle(tmp_path: Path) -> None:
     live, rows = tmp_path / "live", 400
