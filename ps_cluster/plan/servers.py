@@ -42,9 +42,11 @@ def server_figures(
     saves_running = facts.checkpoint_every_steps is not None
     found["save_bytes"] = figure(
         "B",
-        "block_bytes + during * min(rows, save_seconds / step_seconds * rows_a_step) * row_bytes",
-        "while a checkpoint is written: a block, and rows that change before they were written",
-        block_bytes=_BLOCK_BYTES, during=1 if saves_running else 0,
+        "min(1.5 * block_bytes * tables, table_bytes) "
+        "+ during * min(rows, save_seconds / step_seconds * rows_a_step) * row_bytes",
+        "while a checkpoint is written: a block and a half of each table, rows that change before they are written",
+        tables=len(facts.tables), table_bytes=found["table_bytes"], block_bytes=_BLOCK_BYTES,
+        during=1 if saves_running else 0,
         rows=sum(one["rows"].value for one in tables.values()) / places, save_seconds=checkpoint_seconds,
         step_seconds=step_seconds, rows_a_step=rows_a_step, row_bytes=row_bytes,
     )  # fmt: skip
