@@ -176,7 +176,7 @@ def _refuse_foreign(folder: Path) -> None:
 
 def _refuse_results(folder: Path, overwrite: bool) -> None:
     entries = _entries(folder)
-    kept = sorted(entries & RESULTS)
+    kept = sorted(name for name in entries & RESULTS if name != "checkpoint" or _has_checkpoints(folder / name))
     unfinished = _state(folder) in ("running", "failed", "stopped")
     if overwrite or not entries or (unfinished and not kept):
         return
@@ -187,6 +187,11 @@ def _refuse_results(folder: Path, overwrite: bool) -> None:
             "(--resume goes on with it, --overwrite replaces it)"
         )
     raise UserError(f"output: expected a folder without results, found {what} in {folder} (--overwrite replaces it)")
+
+
+def _has_checkpoints(folder: Path) -> bool:
+    """Whether anything was saved: before the first checkpoint there is only a hidden note of who writes there."""
+    return not folder.is_dir() or any(not entry.name.startswith(".") for entry in folder.iterdir())
 
 
 def _entries(folder: Path) -> set[str]:

@@ -45,6 +45,8 @@ def test_an_unfinished_run_is_replaced_without_asking(tmp_path: Path) -> None:
             assert not output.events.exists() and not any(output.logs.iterdir())
             output.events.touch()
             (output.logs / "ps-0.log").touch()
+            (tmp_path / "checkpoint").mkdir()
+            (tmp_path / "checkpoint" / ".writer").touch()  # nothing was saved
             output.mark(state)
 
 

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 
+import psutil
 import pytest
 
 from ps_cluster.errors import RESTART
@@ -59,6 +60,8 @@ def test_a_server_answers_until_it_is_suspended(nowhere: str) -> None:
     with real_ps() as (address, process):
         assert serves_grpc(address, PATIENCE_SECONDS)
         os.kill(process.pid, signal.SIGSTOP)
+        while psutil.Process(process.pid).status() != psutil.STATUS_STOPPED:  # its threads stop one by one
+            time.sleep(0.05)
         assert not serves_grpc(address, 1)
         assert accepts(address)
         told = who_does_not_answer(member((address,), (nowhere, nowhere)), 1)
