@@ -80,10 +80,12 @@ def read_plainly(
     keep: Callable[[Row], bool] = lambda row: True,
     lost_stripes: Sequence[tuple[str, int]] = (),
     ranges: Sequence[tuple[str, int, int, int]] | None = None,
+    damaged: str = "",
 ) -> Reading:
     """Everything that reading `spec` gives, from the first row of the first epoch.
 
-    `keep` stands for `spec.where`; sampling is not known here. `lost_stripes`: (path, stripe) that cannot be decoded.
+    `keep` stands for `spec.where`; sampling is not known here. `lost_stripes`: (path, stripe) whose column
+    `damaged` cannot be decoded.
     `ranges`: (path, stripe, start, rows) left after pruning; by default all.
     """
     stripes = {(path, i): rows for path in spec.paths for i, rows in enumerate(stripes_of(path))}
@@ -102,7 +104,8 @@ def read_plainly(
         pieces = []
         for number, start, rows in pieces_of([len(part) for _, part in parts], spec, epoch):
             stripe, part = parts[number]
-            lost = stripe in lost_stripes and any(map(keep, part))
+            # The columns of the condition are decoded for every part, the others where a row of it is kept.
+            lost = stripe in lost_stripes and (damaged in spec.filter_columns or any(map(keep, part)))
             pieces.append(piece_of(part[start : start + rows], spec, keep, lost))
         windows = list(windows_of(pieces, spec, epoch))
         reading.rows.append([row for window in windows for row in window.rows])

@@ -222,6 +222,7 @@ def test_a_damaged_stripe_is_left_out_whole_and_counted(tmp_path, layout, data):
             (p.stripe.path, p.stripe.index, p.start, p.rows)
             for p in plan(replace(spec, shard=0, num_shards=1, stripe_slices=1)).parts
         ],
+        "id",
     )
     orc_files.damage_column(spec.paths[number], index, "id")
     assert read(spec) == expected.batches
