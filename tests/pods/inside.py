@@ -1,7 +1,7 @@
 """Process 1 of a pod: makes the container's root, starts its command, passes SIGTERM on, ends with its status.
 
-Started in new namespaces as `python -m tests.pods.inside SPEC`, SPEC being `Inside` as JSON. It begins when it reads a
-line from standard input, since the pod's network is made from outside meanwhile.
+`python -m tests.pods.inside SPEC`, SPEC being `Inside` as JSON, makes the namespaces, starts it there, and ends as it
+ends. It begins when it reads a line from standard input, since the pod's network is made from outside meanwhile.
 """
 
 from __future__ import annotations
@@ -52,6 +52,18 @@ class Inside:
 
 
 def main(spec: Inside) -> int:
+    """Outside: waits for process 1."""
+    linux.unshare(linux.NEW_NETWORK | linux.NEW_MOUNTS | linux.NEW_HOST_NAME | linux.NEW_IPC | linux.NEW_PROCESSES)
+    first = os.fork()
+    if first == 0:
+        linux.die_with_parent()
+        os._exit(process_one(spec))
+    os.close(0)
+    return _code(os.waitpid(first, 0)[1])
+
+
+def process_one(spec: Inside) -> int:
+    """Until the container's command ends."""
     if spec.memory_group is not None:
         Path(spec.memory_group).write_text("0")
     socket.sethostname(spec.host)
@@ -66,8 +78,7 @@ def main(spec: Inside) -> int:
     while True:  # as `tini` does in the image: orphans are its children, too
         ended, status = os.wait()
         if ended == child:
-            code = os.waitstatus_to_exitcode(status)
-            return code if code >= 0 else 128 - code
+            return _code(status)
 
 
 def make_root(spec: Inside) -> None:
@@ -124,6 +135,12 @@ def run(spec: Inside) -> None:
         os.write(2, f"{spec.argv[0]}: cannot be started: {error}\n".encode())
     finally:
         os._exit(NOT_STARTED)
+
+
+def _code(status: int) -> int:
+    """As a shell has it."""
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
 
 
 def _bind(root: Path, source: str, target: str, read_only: bool) -> None:

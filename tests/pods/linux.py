@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
-NEW_NETWORK = 0x40000000
+NEW_NETWORK, NEW_MOUNTS, NEW_HOST_NAME, NEW_IPC, NEW_PROCESSES = 0x40000000, 0x20000, 0x4000000, 0x8000000, 0x20000000
 BIND, RECURSIVE, REMOUNT, READ_ONLY, MOVE, PRIVATE = 0x1000, 0x4000, 0x20, 0x1, 0x2000, 0x40000
 NO_SET_UID, NO_DEVICES = 0x2, 0x4
-_SET_NO_NEW_PRIVILEGES, _DROP_BOUNDING = 38, 24
+_DIE_WITH_PARENT, _SET_NO_NEW_PRIVILEGES, _DROP_BOUNDING = 1, 38, 24
 _LAST_CAPABILITY = 63
 
 
@@ -22,6 +23,11 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0, options: str
     """As mount(2)."""
     words = [text.encode() for text in (source, target, kind)]
     _checked(_LIBC.mount(*words, ctypes.c_ulong(flags), options.encode()), f"mount {source} at {target}")
+
+
+def die_with_parent() -> None:
+    """SIGKILL for this process when its parent ends, which may be outside its namespace."""
+    _checked(_LIBC.prctl(_DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0), "prctl")
 
 
 def no_privileges() -> None:

@@ -20,7 +20,7 @@ def enter() -> None:
     Raises:
       UserError: that is not allowed, or a program is missing.
     """
-    for program, package in (("ip", "iproute2"), ("nsenter", "util-linux"), ("unshare", "util-linux")):
+    for program, package in (("ip", "iproute2"), ("nsenter", "util-linux")):
         if shutil.which(program) is None:
             raise UserError(f"expected the program {program}, found none: apt-get install {package}")
     try:

@@ -21,6 +21,7 @@ from tests.pods.pods import Pod, environment
 from tests.pods.probes import Asking
 from tests.pods.quantities import text_of
 
+STOPPED = "everything was told to stop"
 _LOOK_SECONDS = 0.05
 _MOST_CRASH_PAUSE_SECONDS = 300.0
 _LONG_RUN_SECONDS = 600.0
@@ -103,12 +104,12 @@ class Runner:
             if self._heeded == 1:
                 grace = max((one.pod.workload.template.grace_seconds for one in self._live), default=0)
                 self._tell(f"told to stop: every pod ends, within {grace} s; told again: at once")
-                self._delete_all("told to stop", now)
+                self._ending = self._ending or STOPPED
+                self._delete_all(STOPPED, now)
             else:
                 self._at_once = True
                 for live in self._live:
                     live.kill_at = now
-            self._ending = self._ending or "told to stop"
 
     def _begin_pods(self, now: float) -> None:
         for workload in self._cluster.workloads:
@@ -227,6 +228,9 @@ class Runner:
                 if code:
                     self._causes[workload.name] = f"{live.name} {words}"
             self._tell(f"{live.name} {words}" if words else f"{live.name} is gone")
+            return
+        if self._ending == STOPPED:
+            self._tell(f"{live.name} {words}")
             return
         end = PodEnd({workload.template.container.name: code}, live.disrupted)
         state, meaning = job_controller.pod_ended(
@@ -369,7 +373,7 @@ class Runner:
         for name, state in self._jobs.items():
             if state.outcome is not None and state.outcome.status != COMPLETE:
                 return self._cause(f"job {name} {outcome_words(state.outcome)}", name)
-        if self._ending == "told to stop":
+        if self._ending == STOPPED:
             open_jobs = [name for name, state in self._jobs.items() if state.outcome is None]
             return f"stopped before job {open_jobs[0]} was complete" if open_jobs else None
         if not self._jobs:
