@@ -27,7 +27,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--until-done",
         metavar="FILE",
         help="end when FILE is there, which `ps-cluster worker --done-file FILE` writes on each PS; with status 1 when "
-        "worker 0 cannot be reached for ten minutes; after SIGTERM with status 75, start me again, as soon as the "
+        "worker 0 cannot be reached for 15 minutes; after SIGTERM with status 75, start me again, as soon as the "
         "workers have ended",
     )
     parser.set_defaults(run=run)

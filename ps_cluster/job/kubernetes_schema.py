@@ -195,8 +195,8 @@ class Kubernetes(_Section):
     )
     retries: NonNegativeInt = Field(
         6,
-        description="So many pods may fail before the run has failed. Those that were evicted, or lost another pod, do "
-        "not count; a wrong job file fails at once.",
+        description="So often each PS and worker may fail before the run has failed. An end by eviction, or because "
+        "another pod was lost, does not count; a wrong job file fails at once.",
     )
     node_selector: dict[LabelKey, LabelValue] = Field(
         {}, description="Labels of the nodes that pods may run on. Default: any node."

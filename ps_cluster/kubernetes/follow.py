@@ -99,7 +99,7 @@ def _tell_end(run: ClusterRun, end: End) -> int:
     for role in ("worker", "ps"):
         for name, code, message in _last_words(run.kubectl.objects("pods", selector(run.job, role))):
             print(f"{name} ended with status {code}: {message}", file=sys.stderr)
-    # They would wait ten minutes more for workers that do not come.
+    # They would wait 15 minutes more for workers that do not come.
     run.kubectl.run("delete", "jobs", "--selector", selected(selector(run.job, "ps")), "--wait=false")
     return WRONG_INPUT if end.reason == "PodFailurePolicy" else 1
 

@@ -29,7 +29,10 @@ def job_spec(run: Run, component: str) -> Object:
         "completionMode": "Indexed",
         "completions": count,
         "parallelism": count,
-        "backoffLimit": run.settings.retries,
+        # Of each pod by itself: of all together, the pause before a pod is started again would double with every pod
+        # that has missed the lost one, and soon be ten minutes.
+        "backoffLimitPerIndex": run.settings.retries,
+        "maxFailedIndexes": 0,
         "podFailurePolicy": failure_policy(component),
         "activeDeadlineSeconds": seconds_of(run.settings.deadline_minutes),
         "ttlSecondsAfterFinished": seconds_of(run.settings.ttl_minutes),

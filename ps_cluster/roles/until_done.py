@@ -22,10 +22,11 @@ _MISSES = 2
 class Patience:
     """Seconds without an answer from worker 0 after which a PS gives up, and between two questions.
 
-    The limit is longer than Kubernetes waits before it starts a failed pod again.
+    The limit is longer than Kubernetes waits before it starts a failed pod again, up to ten minutes, and this takes to
+    start: PS that gave up before would be counted as failed, once for each time that the workers begin late.
     """
 
-    limit: float = 600.0
+    limit: float = 900.0
     pause: float = 2.0
 
 

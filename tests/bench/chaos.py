@@ -144,7 +144,7 @@ def undisturbed(rows: int) -> list[Ended]:
 
 def numbered_log(folder: Path, rows: int) -> None:
     """A synthetic log whose training rows, `rows` of them, have a number each in the column `row`; of test rows -1."""
-    run_command("data", "synth", str(folder), "--rows", str(rows + rows // 9), "--test-share", "0.1")
+    run_command("data", "synth", str(folder), "--rows", str(rows + rows // 9 + 10), "--test-share", "0.1")
     number = 0
     for path in sorted(folder.glob("*.orc")):
         table = orc.read_table(path)
@@ -188,7 +188,7 @@ def trained(folder: Path, name: str, seed: int, recovery: str, kills: int) -> En
             kills=killed,
             lost_seconds=lost,
             last=last,
-            counted=_counted(run),
+            counted=counted(run.output),
             restarts=run.events("restart"),
             recovered=run.events("recovered"),
         )
@@ -301,7 +301,7 @@ def _last(run: small_cluster.Run) -> LastStep | None:
         file.close()
 
 
-def _counted(run: small_cluster.Run) -> np.ndarray:
+def counted(output: Path) -> np.ndarray:
     """How often each row of the log was trained, by its number, as the last checkpoint's table has counted."""
     from ps_cluster.quiet import import_tensorflow
 
@@ -310,12 +310,12 @@ def _counted(run: small_cluster.Run) -> np.ndarray:
     from ps_cluster.checkpoint.rows import rows_of
 
     keys, counts = [], []
-    for rows in rows_of(checkpoint_at(str(run.output)), "rows"):
+    for rows in rows_of(checkpoint_at(str(output)), "rows"):
         keys.append(rows.keys)
         counts.append(rows.frequencies)
-    counted = np.zeros(int(max(part.max() for part in keys)) + 1, np.int64)
-    np.add.at(counted, np.concatenate(keys), np.concatenate(counts).astype(np.int64))
-    return counted
+    found = np.zeros(int(max(part.max() for part in keys)) + 1, np.int64)
+    np.add.at(found, np.concatenate(keys), np.concatenate(counts).astype(np.int64))
+    return found
 
 
 if __name__ == "__main__":

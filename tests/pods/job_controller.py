@@ -9,7 +9,8 @@ from tests.pods.job_rules import JobRules, PodEnd
 
 COMPLETE, FAILED = "Complete", "Failed"
 FIRST_BACK_OFF_SECONDS = 10.0
-MOST_BACK_OFF_SECONDS = 600.0
+MOST_BACK_OFF = 60
+"""The longest pause, in first ones: ten minutes in Kubernetes."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class JobState:
       active: indexes that have a pod.
       failures: counted failures by index.
       in_a_row: failures since a pod last succeeded, counted or not, by index where each index has its own limit, else
-        under -1; the pause before the next pod doubles with each.
+        under -1; the pause before the next pod doubles with each. However long pods ran meanwhile, as in Kubernetes.
       not_before: when the next pod may begin, by the same keys.
     """
 
@@ -81,7 +82,7 @@ def pod_ended(
         state = replace(state, succeeded=state.succeeded | {index}, in_a_row={**state.in_a_row, key: 0})
         return _looked_over(rules, state), f"{len(state.succeeded)} of {rules.completions} complete"
     row = state.in_a_row.get(key, 0) + 1
-    pause = min(first_back_off_seconds * 2 ** (row - 1), MOST_BACK_OFF_SECONDS)
+    pause = first_back_off_seconds * min(2 ** (row - 1), MOST_BACK_OFF)
     state = replace(state, in_a_row={**state.in_a_row, key: row}, not_before={**state.not_before, key: now + pause})
     number, action = next(
         ((number, rule.action) for number, rule in enumerate(rules.failure_rules) if rule.meets(end)), (None, "Count")

@@ -23,7 +23,8 @@ from tests.pods.quantities import text_of
 
 STOPPED = "everything was told to stop"
 _LOOK_SECONDS = 0.05
-_MOST_CRASH_PAUSE_SECONDS = 300.0
+_MOST_CRASH_PAUSE = 30
+"""The longest pause before a container is started again in its pod, in first ones: five minutes in Kubernetes."""
 _LONG_RUN_SECONDS = 600.0
 """After which a container that fails is no longer one that keeps failing."""
 
@@ -205,8 +206,9 @@ class Runner:
             words += f": {line}"
         if template.always and not live.deleted:
             long = now - live.began >= _LONG_RUN_SECONDS
-            pause = self._options.first_back_off_seconds if long or not live.pause_seconds else 2 * live.pause_seconds
-            live.pause_seconds = min(pause, _MOST_CRASH_PAUSE_SECONDS)
+            first = self._options.first_back_off_seconds
+            pause = first if long or not live.pause_seconds else 2 * live.pause_seconds
+            live.pause_seconds = min(pause, _MOST_CRASH_PAUSE * first)
             live.again_at, live.ended, live.kill_at = now + live.pause_seconds, code, None
             self._tell(f"{live.name} {words}; the container is started again in {live.pause_seconds:g} s")
             return

@@ -99,7 +99,12 @@ def test_a_pod_of_an_indexed_job_knows_its_index_by_variable_annotation_and_labe
         ),
         ("Service", "spec.type", "LoadBalancer", "Service movielens: spec.type: LoadBalancer is not emulated here"),
         ("Service", "kind", "Ingress", "Ingress movielens: kind: Ingress is not emulated here"),
-        ("Job", "spec.backoffLimit", "6", "Job movielens-ps: spec.backoffLimit: expected int, found '6'"),
+        (
+            "Job",
+            "spec.backoffLimitPerIndex",
+            "6",
+            "Job movielens-ps: spec.backoffLimitPerIndex: expected int, found '6'",
+        ),
     ],
 )
 def test_what_would_matter_and_is_not_emulated_is_refused_by_object_and_field(kind, path, value, message):

@@ -21,7 +21,7 @@ from tests.pods.network import firewall
 from tests.ps_cluster import small_cluster
 
 CLAIM = "trial"
-LIMIT_SECONDS = 900
+LIMIT_SECONDS = 1500
 KUBERNETES: dict[str, Any] = {
     "storage": {"name": CLAIM},
     "ps": {"memory": "2GiB", "cpu": 0.5},
