@@ -12,13 +12,14 @@ from pathlib import Path
 
 from ps_cluster.errors import RunError, UserError
 from tests.pods import control, image, network
+from tests.pods.command_line import arguments
 from tests.pods.container import Volumes
 from tests.pods.job_controller import FIRST_BACK_OFF_SECONDS
 from tests.pods.manifests import cluster_of
 from tests.pods.objects import Cluster
 from tests.pods.pods import Pod, environment
 from tests.pods.run_folder import RunFolder
-from tests.pods.runner import Options, Runner, arguments
+from tests.pods.runner import Options, Runner
 
 DISTURBANCES = {
     "kill": "SIGKILL to all processes of a pod: it counts as a failure",
@@ -88,8 +89,8 @@ def run_objects(args: argparse.Namespace) -> int:
     try:
         memory = folder.memory()
         volumes = Volumes(claims, cluster.config_maps, folder.scratch)
-        orders = control.Control(folder.place)
-        runner = Runner(cluster, Options(args.folder, args.back_off), volumes, memory, orders, tell)
+        requests = control.Control(folder.place)
+        runner = Runner(cluster, Options(args.folder, args.back_off), volumes, memory, requests, tell)
         got: list[int] = []
 
         def heed(number: int, frame: object) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -45,11 +46,9 @@ class Advice:
         return self.words or "`ps-cluster plan` did not end in time"
 
     def stop(self) -> None:
-        import signal
-
+        """Gives it up."""
         self._container.send(signal.SIGKILL)
-        while self._container.exit_code() is None:
-            time.sleep(0.02)
+        self._container.wait()
         self._container.clean()
 
     def _read(self) -> str:

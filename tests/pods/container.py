@@ -141,6 +141,11 @@ class Container:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.first_process, number)
 
+    def wait(self) -> None:
+        """Until it has ended, after SIGKILL; a process that hangs in the kernel is left to it."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=_START_SECONDS)
+
     def out_of_memory(self) -> bool:
         """Whether it has wanted more than its limit."""
         return self._limit is not None and self._limit.out_of_memory()

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ps_cluster.errors import UserError
-from tests.pods import control, eviction, image, job_controller, names, network, policy
+from tests.pods import control, image, job_controller, names, network, orders, policy
 from tests.pods.advice import Advice, can_be_asked
+from tests.pods.command_line import arguments
 from tests.pods.container import Container, Volumes
-from tests.pods.job_controller import COMPLETE, JobState, Outcome
+from tests.pods.job_controller import COMPLETE, JobState
 from tests.pods.job_rules import PodEnd
 from tests.pods.live import Live
 from tests.pods.memory import Memory
 from tests.pods.objects import Cluster, Workload
 from tests.pods.pods import Pod, environment
 from tests.pods.probes import Asking
-from tests.pods.quantities import text_of
+from tests.pods.words import how_it_ended, last_line, outcome_words
 
 STOPPED = "everything was told to stop"
 _LOOK_SECONDS = 0.05
@@ -46,17 +46,17 @@ class Runner:
         options: Options,
         volumes: Volumes,
         memory: Memory,
-        orders: control.Control,
+        requests: control.Control,
         tell: Callable[[str], None],
     ):
         self._cluster, self._options, self._volumes, self._memory = cluster, options, volumes, memory
-        self._orders, self._tell = orders, tell
+        self._requests, self._tell = requests, tell
         self._firewall = network.firewall() if cluster.policies else ""
         self._server = names.NameServer(network.NODE)
         self._addresses = network.Addresses()
         self._live: list[Live] = []
         self._attempts: dict[str, int] = {}
-        self._links = 0
+        self._links = self._limits = 0
         now = time.monotonic()
         self._jobs = {one.name: JobState(began=now) for one in cluster.workloads if one.rules is not None}
         self._causes: dict[str, str] = {}
@@ -81,8 +81,8 @@ class Runner:
             while True:
                 now = time.monotonic()
                 self._heed_signals(now)
-                for request in self._orders.requests():
-                    self._obey(request, now)
+                for request in self._requests.requests():
+                    orders.obey(request, self._live, self._cluster, self._delete_now, self._tell)
                 for live in list(self._live):
                     self._look_at(live, now)
                 self._look_at_jobs(now)
@@ -159,7 +159,7 @@ class Runner:
     def _start(self, pod: Pod, argv: list[str], log: Path) -> Container:
         variables = environment(pod, self._cluster, image.variables())
         most = pod.workload.template.container.memory_bytes
-        self._limits = getattr(self, "_limits", 0) + 1
+        self._limits += 1
         limit = self._memory.limit(f"{pod.name}-{self._limits}", most) if most is not None else None
         return Container(pod, argv, variables, self._volumes, limit, log)
 
@@ -287,6 +287,9 @@ class Runner:
         live.deleted = True
         self._terminate(live, now)
 
+    def _delete_now(self, live: Live) -> None:
+        self._delete(live, time.monotonic())
+
     def _terminate(self, live: Live, now: float) -> None:
         if live.kill_at is None:
             live.kill_at = now if self._at_once else now + live.pod.workload.template.grace_seconds
@@ -315,59 +318,6 @@ class Runner:
         for role, advice in self._advice.items():
             if advice.words is None and (words := advice.look()) is not None:
                 self._tell(f"{role}: {words}")
-
-    # Orders -----------------------------------------------------------------------------------------------------------
-
-    def _obey(self, request: control.Request, now: float) -> None:
-        if request.verb == "list":
-            request.reply(True, pods=[self._row(one) for one in self._live])
-            return
-        chosen = [one for name in request.pods for one in self._live if name in (one.pod.host, one.pod.name)]
-        if missing := set(request.pods) - {one.pod.host for one in chosen} - {one.pod.name for one in chosen}:
-            known = ", ".join(one.pod.host for one in self._live)
-            request.reply(False, why=f"there is no pod {sorted(missing)[0]}, only {known}")
-            return
-        for live in chosen:
-            why = self._disturb(request.verb, live, now)
-            if why is not None:
-                request.reply(False, why=f"{live.pod.host}: {why}")
-                return
-        prefix = chosen[0].container.into() if chosen and chosen[0].container is not None else []
-        request.reply(True, prefix=prefix)
-
-    def _disturb(self, verb: str, live: Live, now: float) -> str | None:
-        """Does it; returns why not, if so."""
-        if live.container is None or live.link is None:
-            return "its container does not run now"
-        if verb == "into":
-            return None
-        if verb == "kill":
-            self._tell(f"{live.name}: SIGKILL, as asked for")
-            live.container.send(signal.SIGKILL)
-        elif verb in ("drain", "preempt", "delete"):
-            ready = [one.pod for one in self._live if one.is_ready and not one.deleted]
-            replicas = live.pod.workload.replicas
-            if verb == "drain" and (why := eviction.refused(live.pod, ready, replicas, self._cluster.budgets)):
-                return why
-            live.disrupted = verb != "delete"
-            self._tell(f"{live.name}: {verb}, as asked for: told to end")
-            self._delete(live, now)
-        elif verb == "cut":
-            live.link.cut()
-            self._tell(f"{live.name}: link cut")
-        elif verb == "mend":
-            live.link.mend()
-            self._tell(f"{live.name}: link mended")
-        else:
-            return f"{verb} is not known"
-        return None
-
-    def _row(self, live: Live) -> dict[str, object]:
-        state = (
-            "waits" if live.container is None else "ends" if live.deleted else "ready" if live.is_ready else "starts"
-        )
-        pod, pid = live.pod, live.container.first_process if live.container is not None else 0
-        return {"pod": pod.host, "state": state, "attempt": pod.attempt + 1, "address": pod.address, "pid": pid}
 
     # The end ----------------------------------------------------------------------------------------------------------
 
@@ -399,53 +349,8 @@ class Runner:
                 live.container.send(signal.SIGKILL)
         for live in self._live:
             if live.container is not None:
-                while live.container.exit_code() is None:
-                    time.sleep(0.02)
+                live.container.wait()
                 live.container.clean()
         for advice in self._advice.values():
             if advice.words is None:
                 advice.stop()
-
-
-def arguments(pod: Pod, variables: Mapping[str, str]) -> list[str]:
-    """The container's command line.
-
-    Raises:
-      UserError: its program is not here.
-    """
-    from tests.pods.pods import expanded
-
-    told = pod.workload.template.container
-    argv = [expanded(text, variables) for text in told.argv]
-    if not image.has_program(argv[0]):
-        where = f"{pod.workload.kind} {pod.workload.name}: container {told.name}"
-        raise UserError(f"{where}: expected a program of this environment, which stands for the image, found {argv[0]}")
-    return argv
-
-
-def how_it_ended(code: int, container: Container, memory_bytes: int | None) -> str:
-    """One sentence without its subject."""
-    if container.out_of_memory():
-        limit = f" of {text_of(memory_bytes)}" if memory_bytes is not None else ""
-        return f"was OOMKilled with exit code {code}: it wanted more memory than its limit{limit}"
-    if code > 128:
-        try:
-            how = signal.Signals(code - 128).name
-        except ValueError:
-            how = f"signal {code - 128}"
-        how = container.killed_by or how
-        return f"ended with exit code {code} ({how})"
-    return f"ended with exit code {code}"
-
-
-def last_line(message: str) -> str:
-    """Of a termination message."""
-    lines = [line.strip() for line in message.splitlines() if line.strip()]
-    return lines[-1] if lines else ""
-
-
-def outcome_words(outcome: Outcome) -> str:
-    """How a Job ended."""
-    if outcome.status == COMPLETE:
-        return "is complete"
-    return f"has failed: {outcome.reason}: {outcome.message}"

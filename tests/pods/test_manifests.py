@@ -13,9 +13,9 @@ from ps_cluster.job.load import load_job
 from ps_cluster.kubernetes.render import run_objects
 from tests.k8s.manifests import K8S
 from tests.pods import image
+from tests.pods.command_line import arguments
 from tests.pods.manifests import cluster_of, objects_of
 from tests.pods.pods import Pod, environment
-from tests.pods.runner import arguments
 from tests.ps_cluster.kubernetes.jobs import job_with
 
 RENDERED = run_objects(load_job(K8S / "base" / "job.yaml"))

@@ -163,13 +163,22 @@ def test_a_link_that_is_cut_for_a_while_costs_no_row(tmp_path: Path, pod: str, r
 
 
 def test_a_ps_whose_memory_was_set_too_small_is_killed_and_the_last_line_says_what_plan_gives(tmp_path: Path) -> None:
-    few = {"ps": {"memory": "300MiB", "cpu": 0.5}, "retries": 1}
-    with running(tmp_path, small(tmp_path, kubernetes=few), back_off=NO_BACK_OFF) as trial:
+    rows = 60_000
+    description = json.loads(json.dumps(chaos.JOB))
+    description["name"] = "clicks"
+    description["data"].update(train=["samples/train-*.orc"], test=[])
+    description["tables"]["rows"] = {"dim": 256}  # an id each, 3 kB with the optimiser's moments
+    description["cluster"] = {"ps": 2, "workers": 2}
+    # Enough for TensorFlow and its server, not for the table.
+    description["kubernetes"] = {**KUBERNETES, "ps": {"memory": "320MiB", "cpu": 0.5}, "retries": 1}
+    chaos.numbered_log(tmp_path / "storage" / "samples", rows)
+    with running(tmp_path, rendered(tmp_path, description), back_off=NO_BACK_OFF) as trial:
         assert trial.ends() == 1, trial.all_logs()
-        print(trial.says)
-        assert "was OOMKilled with exit code 137: it wanted more memory than its limit of 300 MiB" in trial.says
+        print(trial.says, trial.last())
+        assert trial.last().step > 10
+        assert "was OOMKilled with exit code 137: it wanted more memory than its limit of 320 MiB" in trial.says
         last = trial.says.splitlines()[-1]
-        assert "failed: job clicks-ps has failed: BackoffLimitExceeded" in last
+        assert "failed: job clicks-ps has failed: MaxFailedIndexesExceeded" in last
         assert "`ps-cluster plan` asks for " in last
 
 
