@@ -106,7 +106,7 @@ def run_objects(args: argparse.Namespace) -> int:
             memory.close()
         folder.close()
     if failure is not None:
-        tell(f"failed: {failure}")
+        tell(f"{'stopped' if got else 'failed'}: {failure}")
     else:
         tell("complete: no pod is left")
     return 128 + got[0] if got else 0 if failure is None else 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 
@@ -10,6 +11,8 @@ from tests.pods import linux, policy
 from tests.pods.policy import Admitted
 
 NODE = "10.77.0.1"
+_BRIDGE = "02:70:6f:64:73:01"
+"""A bridge without a hardware address of its own takes another one whenever a pod ends, which the others learn late."""
 _MOST_PODS = 250 * 250
 
 
@@ -27,12 +30,8 @@ def enter() -> None:
         linux.unshare(linux.NEW_NETWORK)
     except OSError as error:
         raise UserError(f"expected the right to make network namespaces (run as root), found: {error}") from None
-    _run(
-        "ip",
-        "-batch",
-        "-",
-        text=f"link set lo up\nlink add pods type bridge\nlink set pods up\naddress add {NODE}/16 dev pods\n",
-    )
+    bridge = f"link add pods address {_BRIDGE} type bridge\naddress add {NODE}/16 dev pods\nlink set pods up\n"
+    _run("ip", "-batch", "-", text=f"link set lo up\n{bridge}")
 
 
 def firewall() -> str:
@@ -62,25 +61,29 @@ class Link:
     """The network of one pod, whose first process is `pid`."""
 
     def __init__(self, number: int, pid: int, address: str):
-        self._end, self._pid = f"pod{number}", pid
+        self._end = f"pod{number}"
+        self._space = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)  # by it the network outlives the process
         self._rules: str | None = None
         peer = ["type", "veth", "peer", "name", "eth0", "netns", str(pid)]
         _run("ip", "link", "add", self._end, *peer)
         _run("ip", "link", "set", self._end, "master", "pods", "up")
         inside = f"link set lo up\naddress add {address}/16 dev eth0\nlink set eth0 up\n"
-        _run(*self._inside, "ip", "-batch", "-", text=inside)
-
-    @property
-    def _inside(self) -> list[str]:
-        return ["nsenter", f"--net=/proc/{self._pid}/ns/net"]
+        self._run_inside("ip", "-batch", "-", text=inside)
 
     def admit(self, rules: tuple[Admitted, ...] | None, program: str) -> None:
         """Lets in what the rules say and nothing else."""
         text = (policy.nft_text if program == "nft" else policy.iptables_text)(rules, NODE)
         if text == self._rules or (self._rules is None and rules is None):
             return
-        _run(*self._inside, program, *(("-f", "-") if program == "nft" else ()), text=text)
+        self._run_inside(program, *(("-f", "-") if program == "nft" else ()), text=text)
         self._rules = text
+
+    def close(self) -> None:
+        """The pod has no network any more."""
+        os.close(self._space)
+
+    def _run_inside(self, *command: str, text: str) -> None:
+        _run("nsenter", f"--net=/proc/self/fd/{self._space}", *command, text=text, keep=(self._space,))
 
     def cut(self) -> None:
         """Takes the link away; connections are not told."""
@@ -91,7 +94,7 @@ class Link:
         _run("ip", "link", "set", self._end, "up")
 
 
-def _run(*command: str, text: str = "") -> None:
-    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+def _run(*command: str, text: str = "", keep: tuple[int, ...] = ()) -> None:
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False, pass_fds=keep)
     if done.returncode:
         raise OSError(f"{' '.join(command)}: {done.stderr.strip()}\n{text}")

@@ -200,6 +200,8 @@ class Runner:
                 log = self._options.folder / "logs" / f"plan-{role}.log"
                 self._advice[role] = Advice(live.pod, self._start_planner, log)
         container.clean()
+        if live.link is not None:
+            live.link.close()
         live.container = live.link = live.asking = None
         live.is_ready = False
         if line := last_line(message):
@@ -303,13 +305,9 @@ class Runner:
         if not self._firewall:
             return
         for live in self._live:
-            if live.link is not None and live.container is not None and live.container.exit_code() is None:
+            if live.link is not None:
                 rules = policy.admitted(live.pod, pods, self._cluster.policies, self._cluster.namespaces)
-                try:
-                    live.link.admit(rules, self._firewall)
-                except OSError:
-                    if live.container.exit_code() is None:  # else it ended meanwhile
-                        raise
+                live.link.admit(rules, self._firewall)
 
     def _ready_names(self) -> list[str]:
         return [one.pod.name for one in self._live if one.is_ready and not one.deleted]
@@ -327,7 +325,7 @@ class Runner:
                 return self._cause(f"job {name} {outcome_words(state.outcome)}", name)
         if self._ending == STOPPED:
             open_jobs = [name for name, state in self._jobs.items() if state.outcome is None]
-            return f"stopped before job {open_jobs[0]} was complete" if open_jobs else None
+            return f"job {open_jobs[0]} is not complete" if open_jobs else None
         if not self._jobs:
             for name, code in self._plain_ends.items():
                 if code:

@@ -206,7 +206,7 @@ def test_who_does_not_heed_sigterm_is_killed_after_the_grace_period_and_nothing_
         trial.process.send_signal(signal.SIGTERM)
         assert trial.ends() == 128 + signal.SIGTERM
     assert "deaf-0 ended with exit code 137 (SIGKILL after the grace period)" in trial.says
-    assert trial.says.splitlines()[-1].endswith("failed: stopped before job deaf was complete")
+    assert trial.says.splitlines()[-1].endswith("stopped: job deaf is not complete")
     assert left(tmp_path) == []
 
 
