@@ -44,7 +44,14 @@ class ClusterRun:
 
     def workers(self) -> dict[str, Any] | None:
         """The Job of the workers; None where there is none."""
-        found = self.kubectl.objects("jobs", selector(self.job, "worker"))
+        return self._job("worker")
+
+    def servers(self) -> dict[str, Any] | None:
+        """The Job of the PS; None where there is none."""
+        return self._job("ps")
+
+    def _job(self, component: str) -> dict[str, Any] | None:
+        found = self.kubectl.objects("jobs", selector(self.job, component))
         return found[0] if found else None
 
     def is_jobset(self) -> bool:

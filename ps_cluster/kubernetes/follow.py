@@ -39,7 +39,11 @@ def follow(run: ClusterRun, pause_seconds: float = _PAUSE_SECONDS) -> int:
             _show_log(run, pod["metadata"]["name"])
             continue
         if end is not None:
-            return _tell_end(run, end)
+            return _tell_end(run, end, "ps")
+        servers = _patiently(run.servers)
+        lost = end_of(servers) if servers is not None else None
+        if lost is not None and not lost.complete:
+            return _tell_end(run, lost, "worker")
         waiting = _waits_for(_patiently(lambda: run.kubectl.objects("pods", selector(run.job))))
         if waiting != told:
             told = waiting
@@ -92,15 +96,16 @@ def _waits_for(pods: list[dict[str, Any]]) -> str:
     return ""
 
 
-def _tell_end(run: ClusterRun, end: End) -> int:
+def _tell_end(run: ClusterRun, end: End, others: str) -> int:
+    """others: the role whose Job has not ended, and would go on in vain."""
     if end.complete:
         return 0
     print(f"{run.job}: the run has failed: {end.reason}: {end.message}", file=sys.stderr)
     for role in ("worker", "ps"):
         for name, code, message in _last_words(run.kubectl.objects("pods", selector(run.job, role))):
             print(f"{name} ended with status {code}: {message}", file=sys.stderr)
-    # They would wait 15 minutes more for workers that do not come.
-    run.kubectl.run("delete", "jobs", "--selector", selected(selector(run.job, "ps")), "--wait=false")
+    # PS would wait 15 minutes more for workers that do not come, workers would start again and again.
+    run.kubectl.run("delete", "jobs", "--selector", selected(selector(run.job, others)), "--wait=false")
     return WRONG_INPUT if end.reason == "PodFailurePolicy" else 1
 
 
@@ -111,5 +116,8 @@ def _last_words(pods: list[dict[str, Any]]) -> list[tuple[str, int, str]]:
             ended = one.get("state", {}).get("terminated")
             if ended and ended.get("exitCode"):
                 words = (ended.get("message") or ended.get("reason") or "").strip().splitlines()
+                if ended.get("reason") == "OOMKilled":  # it had no time for words; the message is what it said before
+                    limit = pod["spec"]["containers"][0]["resources"]["limits"]["memory"]
+                    words = [f"it wanted more memory than its {limit}; `ps-cluster plan` says how much it needs"]
                 found.append((pod["metadata"]["name"], ended["exitCode"], words[-1] if words else ""))
     return sorted(found)

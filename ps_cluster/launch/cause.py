@@ -17,7 +17,6 @@ _CONSEQUENCES = (
     "HorovodInternalError",
     "another worker has failed",
     " waited ",
-    "did not answer within",
     "is gone",
     "is lost",
     "Connection reset",

@@ -74,15 +74,17 @@ class Cluster:
     def names(self, resource: str, namespace: str = "default") -> list[str]:
         return sorted(name for kind, where, name in self.objects if (kind, where) == (resource, namespace))
 
-    def end(self, job: str, condition: str, reason: str = "", exit_code: int = 0, words: str = "") -> None:
-        """A Job and its pods come to an end."""
+    def end(
+        self, job: str, condition: str, reason: str = "", exit_code: int = 0, words: str = "", why: str = ""
+    ) -> None:
+        """A Job and its pods come to an end; `why`: the reason of the containers' end."""
         with self.changed:
             one = self.objects["jobs", "default", job]
             said = {"type": condition, "status": "True", "reason": reason, "message": f"Job {job} is {condition}"}
             one["status"] = {"conditions": [said]}
             for (resource, namespace, name), pod in list(self.objects.items()):
                 if resource == "pods" and name.startswith(f"{job}-"):
-                    ended = {"exitCode": exit_code, "message": words}
+                    ended = {"exitCode": exit_code, "message": words, "reason": why}
                     pod["status"] = {
                         "phase": "Failed" if exit_code else "Succeeded",
                         "containerStatuses": [{"name": "x", "state": {"terminated": ended}}],

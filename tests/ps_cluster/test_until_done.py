@@ -98,8 +98,8 @@ def test_every_end_has_its_status_and_its_words(address: str, tmp_path: Path, ca
     [
         ("PS 0 is lost: UnavailableError: failed to connect to all addresses", True),
         ("another worker has failed, and this one cannot go on (Horovod has been shut down)", True),
-        ("worker 1: PS 0 at clicks-ps-0:2222 did not answer within 300 s: Name or service not known", True),
-        ("worker 1: worker 0's rendezvous at clicks-worker-0:2223 did not answer within 300 s: timed out", True),
+        # Whose PS never comes is counted, so that a run whose PS have failed for good ends.
+        ("worker 1: PS 0 at clicks-ps-0:2222 did not answer within 300 s: Name or service not known", False),
         ("worker 1: waited 300 s for: worker 0 is connected", True),
         ("worker 1: worker 0's rendezvous is gone: [Errno 104]", True),
         ("InvalidArgumentError: ids: expected int64", False),

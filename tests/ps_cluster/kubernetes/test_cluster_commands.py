@@ -112,6 +112,27 @@ def test_a_failed_run_says_why_and_lets_its_ps_go(cluster: Cluster, tmp_path: Pa
 
 
 @needs_kubectl
+def test_a_run_whose_ps_have_failed_for_good_ends_and_says_that_they_had_too_little_memory(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    written(tmp_path)
+    how = {"exit_code": 137, "words": "ps 0 is ready at clicks-ps-0.clicks:2222", "why": "OOMKilled"}
+    when(
+        lambda: "clicks-worker" in cluster.names("jobs"),
+        lambda: cluster.end("clicks-ps", "Failed", "MaxFailedIndexesExceeded", **how),
+    )
+    code, _, err = ran(tmp_path, "launch", "job.yaml")
+    assert code == 1
+    asked = "it wanted more memory than its 1Gi; `ps-cluster plan` says how much it needs"
+    assert err.splitlines()[-3:] == [
+        "clicks: the run has failed: MaxFailedIndexesExceeded: Job clicks-ps is Failed",
+        f"clicks-ps-0-abcde ended with status 137: {asked}",
+        f"clicks-ps-1-abcde ended with status 137: {asked}",
+    ]
+    assert cluster.names("jobs") == ["clicks-ps"]
+
+
+@needs_kubectl
 def test_a_run_is_stopped_resumed_and_scaled_by_its_name_alone(cluster: Cluster, tmp_path: Path) -> None:
     written(tmp_path)
     assert ran(tmp_path, "launch", "job.yaml", "--detach")[0] == 0
