@@ -13,7 +13,7 @@ OTHERS_FAILED = "Horovod has been shut down"
 """What Horovod says on a worker that waits for one that has failed; the other worker knows the cause."""
 
 _FRAME = re.compile(
-    r"^\s*(Graph execution error:|Detected at node|File \"|Additional GRPC error|:\{|\[\[|"
+    r"^\s*(Graph execution error:|Detected at node|<stack traces unavailable>|File \"|Additional GRPC error|:\{|\[\[|"
     r"\d+ (root error|successful operation|derived error)|Original stack trace)|^\s*$"
 )
 _COUNTED = re.compile(r"^\s*\(\d+\) [A-Z_ ]+: ?")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import tensorflow as tf
 
+from ps_cluster.errors import RunError
 from ps_cluster.job.membership import Membership
 from ps_cluster.train.notes import leave_note, wait_for_note
 from ps_cluster.train.reach import wait_until_reachable
@@ -33,6 +35,10 @@ def connect(membership: Membership, wait_seconds: float = 300.0, attempt: str = 
     moment builds its collective executor twice and leaves one client with the destroyed one, which kills the PS later
     (`EagerServiceImpl::CreateContext` of TensorFlow 2.16).
 
+    After a cut of the network a PS may still hold the connection that an earlier process had at this worker's address,
+    and finds only with its next message, when TCP tries again, that nobody knows of it any more. So a number is sent
+    to each PS and back, and where that fails the connection is made anew: later it would end the attempt.
+
     Raises:
       RunError: a PS cannot be reached; names it.
     """
@@ -48,15 +54,54 @@ def connect(membership: Membership, wait_seconds: float = 300.0, attempt: str = 
     if membership.index > 0:
         wait_for_note(membership, note, wait_seconds)
     cluster = tf.train.ClusterSpec({"ps": list(membership.ps), "worker": {membership.index: membership.address}})
-    tf.config.experimental_connect_to_cluster(cluster, job_name="worker", task_index=membership.index, protocol="grpc")
-    tf.config.list_logical_devices()  # connects now: the call before only said where to
-    if membership.index == 0:
-        leave_note(membership, note)
-    ps = tuple(f"/job:ps/replica:0/task:{index}" for index in range(len(membership.ps)))
-    return _devices(ps, f"/job:worker/replica:0/task:{membership.index}", bool(gpus))
+    devices = _devices(
+        [f"/job:ps/replica:0/task:{index}" for index in range(len(membership.ps))],
+        f"/job:worker/replica:0/task:{membership.index}",
+        bool(gpus),
+    )
+    deadline = time.monotonic() + wait_seconds
+    told = membership.index > 0
+    while True:
+        try:
+            tf.config.experimental_connect_to_cluster(
+                cluster, job_name="worker", task_index=membership.index, protocol="grpc"
+            )
+            tf.config.list_logical_devices()  # connects now: the call before only said where to
+            if not told:
+                leave_note(membership, note)
+                told = True
+            _try_out(devices)
+            return devices
+        except _BROKEN as error:
+            if time.monotonic() > deadline:
+                raise RunError(
+                    f"worker {membership.index}: no connection to all PS held for a message within {wait_seconds:g} s: "
+                    f"{error.message}"
+                ) from error
+        time.sleep(_AGAIN_SECONDS)
 
 
+def _try_out(devices: Devices) -> None:
+    """Sends a number to each PS, which has to ask this worker for it, and takes it back."""
+
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec([], tf.float32)])
+    def there_and_back(number: tf.Tensor) -> tf.Tensor:
+        with tf.device(devices.cpu):
+            mine = number + 1.0  # what is computed here is not sent with the call
+        theirs = []
+        for device in devices.ps:
+            with tf.device(device):
+                theirs.append(mine + 1.0)
+        with tf.device(devices.cpu):
+            return tf.add_n(theirs)
+
+    with tf.device(devices.cpu):
+        there_and_back.get_concrete_function()(tf.constant(0.0)).numpy()
+
+
+_BROKEN = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError)
 _HERE = "/job:localhost/replica:0/task:0"
+_AGAIN_SECONDS = 0.5
 
 
 def _devices(ps: Sequence[str], worker: str, gpu: bool) -> Devices:

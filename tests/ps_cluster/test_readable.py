@@ -10,6 +10,7 @@ from ps_cluster.roles.readable import one_line, readable_errors
 
 FRAMES = (
     'Graph execution error:\n\nDetected at node Split defined at (most recent call last):\n  File "step.py", line 3\n'
+    "Detected at node Split/_5 defined at (most recent call last):\n<stack traces unavailable>\n"
 )
 
 

@@ -90,6 +90,10 @@ class Cluster:
         whole = path.read_text().rpartition("\n")[0] if path.exists() else ""
         return [event for event in map(json.loads, whole.splitlines()) if event["event"] == kind]
 
+    def told(self, words: str) -> bool:
+        """Whether a process has said this."""
+        return any(words in member.log.read_text() for member in self.members)
+
     def logs(self) -> str:
         return "\n".join(
             f"== {member.name} {member.codes}\n{member.log.read_text()[-3000:]}" for member in self.members

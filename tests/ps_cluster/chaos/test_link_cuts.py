@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,10 @@ from tests.ps_cluster.chaos.network import hosts
 from tests.ps_cluster.small_cluster import job
 
 pytestmark = pytest.mark.slow
-EPOCHS, ROWS = 120, 320
+STRIPES = (800, 800, 800, 800)
+EPOCHS, ROWS = 12, sum(STRIPES)  # 600 steps
+NOISE = 0.02
+"""Of the AUC: one step that was applied twice on one PS."""
 
 
 def description(recovery: str, wait_seconds: int) -> dict[str, Any]:
@@ -25,8 +28,22 @@ def description(recovery: str, wait_seconds: int) -> dict[str, Any]:
         cluster__workers=2,
         checkpoint__every_steps=20,
         failures={"recovery": recovery, "wait_seconds": wait_seconds},
-        data__test=[],
     )
+
+
+def write_samples(folder: Path) -> None:
+    small_cluster.write_samples(folder, STRIPES, test=(1000,))
+    (folder / "out").mkdir()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> float:
+    """AUC of a run that nothing happens to."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    write_samples(folder)
+    run = small_cluster.train(folder, description("job", 300))
+    assert run.status == 0, run.err + run.logs()
+    return run.events("evaluation")[-1]["auc"]
 
 
 def last(run: Cluster) -> LastStep:
@@ -45,24 +62,29 @@ def trains(run: Cluster) -> bool:
 @pytest.mark.parametrize(
     ("victim", "seconds", "wait_seconds"), [(1, 5, 300), (3, 5, 300), (1, 60, 30), (3, 60, 30), (1, 60, 300)]
 )
-def test_a_cut_link_loses_no_row(tmp_path: Path, recovery: str, victim: int, seconds: int, wait_seconds: int) -> None:
+def test_a_cut_link_loses_no_row(
+    tmp_path: Path, undisturbed: float, recovery: str, victim: int, seconds: int, wait_seconds: int
+) -> None:
     """victim: PS 1 is on host 1, worker 1 on host 3."""
-    small_cluster.write_samples(tmp_path)
-    (tmp_path / "out").mkdir()
+    write_samples(tmp_path)
     with hosts(4) as network, cluster(tmp_path, description(recovery, wait_seconds), network) as run:
         run.until(lambda: trains(run) and run.events("checkpoint"))
-        before = last(run).step
+        before, begun = last(run).step, time.monotonic()
         network[victim].cut()
         run.run_for(seconds)
         network[victim].mend()
         run.until(lambda: last(run).step > before + 5 or all(worker.ended for worker in run.workers))
+        lost = time.monotonic() - begun
         run.finish()
-        codes = Counter(code for member in run.members for code in member.codes)
+        codes = {member.name: member.codes for member in run.members}
+        auc = run.events("evaluation")[-1]["auc"]
         print(
-            f"{recovery}: cut of {seconds} s at step {before}, limit {wait_seconds} s: ends {dict(codes)}, {last(run)}"
+            f"{recovery}: cut of {seconds} s at step {before}, limit {wait_seconds} s: goes on after {lost:.0f} s, "
+            f"{last(run)}, AUC {auc:.4f} (undisturbed {undisturbed:.4f}), ends {codes}"
         )
         assert last(run).rows == EPOCHS * ROWS
+        assert auc == undisturbed if recovery == "job" else abs(auc - undisturbed) < NOISE
         if seconds < wait_seconds:
             assert run.restarts() == 0, run.logs()
         else:
-            assert "has waited 30 s for" in run.logs(), run.logs()
+            assert run.told("has waited 30 s for"), run.logs()
