@@ -11,7 +11,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "train",
         help="train a job on this machine",
         description="Start the job's parameter servers and workers as processes of this machine and follow "
-        "them. Ctrl-C stops them all.",
+        "them. Ctrl-C saves where training stands and ends with 75, a second one stops them at once.",
     )
     parser.add_argument("job", metavar="job.yaml", help="job file")
     parser.add_argument(

@@ -284,8 +284,8 @@ class Checkpoint(_Section):
     )
     grace_seconds: PositiveFloat = Field(
         120.0,
-        description="When `ps-cluster train` gets SIGTERM, so long its workers have for a last checkpoint before they "
-        "are killed.",
+        description="When `ps-cluster train` gets SIGTERM or Ctrl-C, so long its workers have for a last checkpoint "
+        "before they are killed; a second signal does not wait.",
     )
     warm_start: WarmStart | None = Field(
         None, description="Tables that start from another job's checkpoint. Default: all from initial values."

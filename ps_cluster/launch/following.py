@@ -114,12 +114,14 @@ def stop(processes: Processes, members: Sequence[Membership], asked: Asked) -> N
 
 
 def _end_as_asked(starter: Starter, members: Sequence[Membership], asked: Asked, notes: Screen) -> End:
-    if asked.first != signal.SIGTERM:
-        name = "Ctrl-C" if asked.first == signal.SIGINT else signal.Signals(asked.first or 0).name
+    name = "Ctrl-C" if asked.first == signal.SIGINT else signal.Signals(asked.first or 0).name
+    if asked.first == signal.SIGHUP:  # nobody is there to wait any more
         notes.write(f"{name}: stopping\n")
         return "asked"
     grace_seconds = starter.job_file.job.checkpoint.grace_seconds
-    notes.write(f"SIGTERM: the workers have {grace_seconds:g} s to save where training stands\n")
+    notes.write(
+        f"{name}: the workers have {grace_seconds:g} s to save where training stands; a second one stops at once\n"
+    )
     drained = _drain(starter.processes, members, asked, grace_seconds)
     if drained is None:
         return "asked"

@@ -50,8 +50,8 @@ def run_local(
     returns or raises, none of the processes is left and their ports are free again; they also end when this
     process is killed.
 
-    SIGTERM is passed on to the workers, which have `checkpoint.grace_seconds` to save where training stands. Ctrl-C,
-    SIGHUP and a second signal stop everything at once.
+    SIGTERM and Ctrl-C make the workers end, which have `checkpoint.grace_seconds` to save where training stands. SIGHUP
+    and a second signal stop everything at once.
 
     Args:
       job_file: the job; its `output` is the folder everything is written to.
@@ -65,7 +65,7 @@ def run_local(
       0 when all workers ended well; 130, 143 or 129 when SIGINT, SIGTERM or SIGHUP ended the run before.
 
     Raises:
-      RestartMe: SIGTERM ended the run, here or in all its workers, and they have saved where it stands.
+      RestartMe: SIGTERM or Ctrl-C ended the run, here or in all its workers, and they have saved where it stands.
       UserError: the job cannot be started as it is, or a process ended with status 2, the user's mistake.
       RunError: a process ended although the job was not done, or could not be started.
     """

@@ -1,4 +1,4 @@
-"""SIGTERM to a worker: end where training can go on later, at once where nothing would be lost by it."""
+"""SIGTERM or Ctrl-C to a worker: end where training can go on later, at once where nothing would be lost by it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import threading
 
 from ps_cluster.errors import RESTART
 
-_AT_ONCE = 128 + signal.SIGTERM
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Drain:
-    """Notes SIGTERM from `install` on. A second one ends the process at once.
+    """Notes SIGTERM and SIGINT from `install` on. A second one ends the process at once.
 
     A thread of its own acts on it: Python runs signal handlers between two of its own instructions, and the main thread
     may be inside TensorFlow for long.
@@ -26,19 +26,21 @@ class Drain:
 
     @property
     def asked(self) -> bool:
-        """Whether SIGTERM has come."""
+        """Whether a signal has come."""
         return self._signals > 0
 
     def install(self) -> None:
-        """Takes SIGTERM over; in the main thread."""
+        """Takes the signals over; in the main thread. SIGINT that was ignored (`nohup`) stays so."""
         reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         os.set_blocking(reading, True)
-        signal.signal(signal.SIGTERM, lambda signum, frame: None)
+        for signum in _SIGNALS:
+            if signum == signal.SIGTERM or signal.getsignal(signum) != signal.SIG_IGN:
+                signal.signal(signum, lambda signum, frame: None)
         signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
         threading.Thread(target=self._listen, args=(reading,), name="drain", daemon=True).start()
 
     def end_at_once(self, words: str) -> None:
-        """From now on the process ends as soon as SIGTERM comes, or now if it has; it says `words` on standard error
+        """From now on the process ends as soon as a signal comes, or now if one has; it says `words` on standard error
         and leaves with the code that asks for a restart."""
         with self._lock:
             self._words = words
@@ -46,20 +48,20 @@ class Drain:
                 self._leave(RESTART)
 
     def defer(self) -> None:
-        """From now on SIGTERM is only noted."""
+        """From now on a signal is only noted."""
         with self._lock:
             self._words = None
 
     def _listen(self, reading: int) -> None:
         while number := os.read(reading, 1):
-            if number[0] != signal.SIGTERM:
+            if number[0] not in _SIGNALS:
                 continue
             with self._lock:
                 self._signals += 1
                 if self._words is not None:
                     self._leave(RESTART)
                 if self._signals > 1:
-                    self._leave(_AT_ONCE)
+                    self._leave(128 + number[0])
 
     def _leave(self, code: int) -> None:
         if code == RESTART:

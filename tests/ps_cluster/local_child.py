@@ -31,7 +31,28 @@ def main() -> None:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         server.bind((host, int(port)))
         server.listen()
+        if mode == "raises after the other's end":
+            server.accept()[0].recv(1)
+            mode = "raise"
+        elif mode == "consequence that is seen first":
+            mode = "consequence"
+            connected(config["cluster"]["worker"][1])
         act(mode, flags, tag)
+
+
+def connected(address: str) -> None:
+    """Holds a connection to another process, once it listens, to this one's end."""
+    host, port = address.split(":")
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            held.append(socket.create_connection((host, int(port))))
+            return
+        except OSError:
+            time.sleep(0.02)
+
+
+held: list[socket.socket] = []
 
 
 def act(mode: str, flags: list[str], tag: str) -> None:

@@ -1,4 +1,4 @@
-"""SIGTERM to a process that trains: noted while it matters, its end where it does not."""
+"""SIGTERM and Ctrl-C to a process that trains: noted while it matters, its end where it does not."""
 
 from __future__ import annotations
 
@@ -51,20 +51,25 @@ def test_where_nothing_is_lost_the_process_ends_wherever_it_is(mode: str) -> Non
         assert (one.returncode, err) == (75, "drained early\n")
 
 
-def test_while_training_it_is_noted_and_acted_upon_later() -> None:
+SIGNALS = pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+
+
+@SIGNALS
+def test_while_training_it_is_noted_and_acted_upon_later(signum: signal.Signals) -> None:
     with process("deferred") as one:
         assert one.stdout is not None
-        one.send_signal(signal.SIGTERM)
+        one.send_signal(signum)
         assert one.stdout.readline() == "asked\n"
         assert one.poll() is None
         _, err = one.communicate("go on\n", timeout=PATIENCE_SECONDS)
         assert (one.returncode, err) == (75, "drained late\n")
 
 
-def test_the_second_one_ends_the_process_at_once() -> None:
+@SIGNALS
+def test_the_second_one_ends_the_process_at_once(signum: signal.Signals) -> None:
     with process("deferred") as one:
         assert one.stdout is not None
         one.send_signal(signal.SIGTERM)
         assert one.stdout.readline() == "asked\n"
-        one.send_signal(signal.SIGTERM)
-        assert one.wait(PATIENCE_SECONDS) == 143
+        one.send_signal(signum)
+        assert one.wait(PATIENCE_SECONDS) == 128 + signum

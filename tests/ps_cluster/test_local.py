@@ -177,7 +177,8 @@ def test_a_users_mistake_found_by_a_worker_is_passed_on_with_status_2(output: Pa
 
 
 def test_a_lost_connection_is_not_taken_for_the_cause(output: Path) -> None:
-    status, _, err = end_of(launch(output, ps_0="wait", worker_0="consequence", worker_1="raise"))
+    first, second = "consequence that is seen first", "raises after the other's end"
+    status, _, err = end_of(launch(output, ps_0="wait", worker_0=first, worker_1=second))
     assert status == 1
     assert err.startswith("worker 1 ended with exit status 1\n  ValueError: a batch of 7 rows")
 
@@ -200,7 +201,9 @@ def test_a_second_ctrl_c_does_not_wait(output: Path) -> None:
     wait_for(lambda: "deaf now" in log(output, "worker-0"))
     launcher.send_signal(signal.SIGINT)
     assert launcher.stderr is not None
-    assert launcher.stderr.readline() == "Ctrl-C: stopping\n"
+    assert launcher.stderr.readline() == (
+        "Ctrl-C: the workers have 120 s to save where training stands; a second one stops at once\n"
+    )
     launcher.send_signal(signal.SIGINT)
     assert end_of(launcher)[0] == 130
     assert processes_of(output) == []
