@@ -15,11 +15,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser(
         "trace",
         help="trace steps of a running job",
-        description="Have worker 0 of a running job trace its next steps, op by op. The trace is for TensorBoard's "
+        description="Have a worker of a running job trace its next steps, op by op. The trace is for TensorBoard's "
         "profile plugin, and as trace.json.gz for chrome://tracing and Perfetto.",
     )
     parser.add_argument("job", nargs="?", metavar="JOB", help="job file or output folder; default: job.yaml")
     parser.add_argument("--steps", type=int, default=10, metavar="N", help="so many steps (default: 10)")
+    parser.add_argument("--worker", type=int, default=0, metavar="I", help="of this worker (default: 0)")
     parser.set_defaults(run=run)
 
 
@@ -34,6 +35,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.steps < 1:
         raise UserError(f"--steps: expected at least 1, found {args.steps}")
+    me = f"worker {args.worker}"
     place = place_of(args.job)
     events = Events(place)
     events.read()
@@ -44,19 +46,22 @@ def run(args: argparse.Namespace) -> int:
 
     if ended():
         raise UserError(f"{place.output}: expected a job that trains, found one that does not any more")
-    name = ask(place.output, args.steps)
+    workers = events.status.last.get("start", {}).get("workers", 1)
+    if not 0 <= args.worker < workers:
+        raise UserError(f"--worker: expected one of the job's {workers} workers, from 0 on, found {args.worker}")
+    name = ask(place.output, args.steps, args.worker)
     deadline = time.monotonic() + _LIMIT_SECONDS
     try:
-        while (answer := answer_to(place.output, name)) is None:
+        while (answer := answer_to(place.output, name, args.worker)) is None:
             if ended():
-                raise RunError(f"worker 0 ended its training before {args.steps} steps were traced")
+                raise RunError(f"{me} ended its training before {args.steps} steps were traced")
             if time.monotonic() > deadline:
-                raise RunError(f"worker 0 has not traced {args.steps} steps within {_LIMIT_SECONDS:.0f} s")
+                raise RunError(f"{me} has not traced {args.steps} steps within {_LIMIT_SECONDS:.0f} s")
             time.sleep(_POLL_SECONDS)
     finally:
-        withdraw(place.output)
+        withdraw(place.output, args.worker)
     if "problem" in answer:
-        raise RunError(f"worker 0 could not trace: {answer['problem']}")
+        raise RunError(f"{me} could not trace: {answer['problem']}")
     profiles = sorted(
         Path(answer["folder"]).glob("plugins/profile/*/*.xplane.pb"), key=lambda path: path.stat().st_mtime
     )

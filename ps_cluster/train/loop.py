@@ -144,7 +144,7 @@ def train(
 
     start: of `begun` or `resumed`. peak: operations per second that all workers' devices can do
     (`ps_cluster.train.peak`). last_step: is told each step. clock: measures this worker's steps; for whoever reads it
-    meanwhile. traces: looks after requests for them; on worker 0. watchdog: is told what goes on. recovery: what is
+    meanwhile. traces: looks after requests for them. watchdog: is told what goes on. recovery: what is
     done when another process is lost; None: its error is raised. following: brings more samples while training goes
     on. between: called between any two steps, and again and again while samples are waited for.
     """

@@ -1,4 +1,4 @@
-"""Traces on request: a request is a file in the output folder, which worker 0 looks for between its steps."""
+"""Traces on request: a request is a file in the output folder, which the worker looks for between its steps."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from typing import Any
 
 FOLDER = "trace"
 """In the output folder."""
-REQUEST = "request.json"
-ANSWER = "answer.json"
 _LOOK_SECONDS = 1.0
 
 
 class TraceRequests:
-    """Worker 0's side: starts TensorFlow's profiler when somebody has asked for it, and stops it some steps later.
+    """A worker's side: starts TensorFlow's profiler when somebody has asked for it, and stops it some steps later.
 
-    Traces lie where TensorBoard looks for them, beside the scalars of the run.
+    Traces lie where TensorBoard looks for them: those of worker 0 beside the scalars of the run, those of another
+    worker in a folder of its own.
     """
 
-    def __init__(self, output: str):
-        self._folder = Path(output, FOLDER)
-        self._logs = os.path.join(output, "tensorboard")
+    def __init__(self, output: str, worker: int = 0):
+        self._output = output
+        self._worker = worker
+        self._logs = os.path.join(output, "tensorboard", *([f"worker-{worker}"] if worker else []))
         self._looked = time.monotonic()
         self._steps_left = 0
         self._answer: dict[str, Any] = {}
@@ -53,7 +53,7 @@ class TraceRequests:
                     self._write()
 
     def _take(self) -> dict[str, Any] | None:
-        path = self._folder / REQUEST
+        path = _request(self._output, self._worker)
         try:
             text = path.read_text(encoding="utf-8")
             path.unlink()
@@ -72,30 +72,37 @@ class TraceRequests:
 
     def _write(self) -> None:
         with contextlib.suppress(OSError):
-            write_whole(self._folder / ANSWER, self._answer)
+            write_whole(_answer(self._output, self._worker), self._answer)
 
 
-def ask(output: str, steps: int) -> str:
-    """Asks for a trace of so many steps; returns the request's id."""
-    folder = Path(output, FOLDER)
-    folder.mkdir(exist_ok=True)
+def ask(output: str, steps: int, worker: int = 0) -> str:
+    """Asks a worker for a trace of so many steps; returns the request's id."""
+    Path(output, FOLDER).mkdir(exist_ok=True)
     name = f"{os.getpid()}-{time.time_ns()}"
-    write_whole(folder / REQUEST, {"id": name, "steps": steps})
+    write_whole(_request(output, worker), {"id": name, "steps": steps})
     return name
 
 
-def withdraw(output: str) -> None:
+def withdraw(output: str, worker: int = 0) -> None:
     """Takes back a request that nobody has taken."""
-    Path(output, FOLDER, REQUEST).unlink(missing_ok=True)
+    _request(output, worker).unlink(missing_ok=True)
 
 
-def answer_to(output: str, name: str) -> dict[str, Any] | None:
+def answer_to(output: str, name: str, worker: int = 0) -> dict[str, Any] | None:
     """The answer to a request; None: not yet."""
     try:
-        answer = json.loads(Path(output, FOLDER, ANSWER).read_text(encoding="utf-8"))
+        answer = json.loads(_answer(output, worker).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     return answer if answer.get("id") == name else None
+
+
+def _request(output: str, worker: int) -> Path:
+    return Path(output, FOLDER, f"request-{worker}.json")
+
+
+def _answer(output: str, worker: int) -> Path:
+    return Path(output, FOLDER, f"answer-{worker}.json")
 
 
 def write_whole(path: Path, content: dict[str, Any]) -> None:

@@ -129,10 +129,11 @@ def test_doctor_makes_do_with_the_events_when_a_worker_does_not_answer(run: Run)
     assert sum(json.loads(told.stdout)["shares"].values()) == pytest.approx(1)
 
 
-def test_a_trace_of_some_steps_opens_in_chrome(run: Run):
-    told = command(run.folder, "trace", "job.yaml", "--steps", "2")
+@pytest.mark.parametrize(("flags", "below"), [((), "."), (("--worker", "1"), "worker-1")])
+def test_a_trace_of_some_steps_opens_in_chrome(run: Run, flags: tuple[str, ...], below: str):
+    told = command(run.folder, "trace", "job.yaml", "--steps", "2", *flags)
     assert told.returncode == 0, told.stderr
-    (path,) = (run.output / "tensorboard").glob("plugins/profile/*/trace.json.gz")
+    (path,) = (run.output / "tensorboard" / below).glob("plugins/profile/*/trace.json.gz")
     assert str(path) in told.stdout
     events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
     names = {event["name"] for event in events if event["ph"] == "X"}
