@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +14,12 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc
 
-from ps_cluster.errors import RunError
+from ps_cluster.errors import RunError, UserError
 from ps_cluster.export.check import compare
 from ps_cluster.export.opened import find_model, open_model
 from ps_cluster.export.sample import write_sample
 from ps_cluster.export.scoring import score_files
+from ps_cluster.job.resolve import JobFile
 from tests.ps_cluster.export.exported_job import Training, write_job, write_samples
 
 ORIGINS = tuple(("rows.orc", number) for number in range(3))
@@ -111,9 +113,23 @@ def test_a_sample_is_spread_over_the_stripes_and_leaves_wrong_rows_out(trained: 
     assert orc.ORCFile(sample.path).read()["user"].to_pylist() == given["user"].take(pa.array(rows)).to_pylist()
 
 
+def test_a_sample_holds_rows_of_where_alone(trained: tuple, tmp_path: Path) -> None:
+    training, _ = trained
+    ages = orc.ORCFile(os.path.join(training.job_file.folder, "train.orc")).read()["age"].to_numpy()
+    job = training.job_file.job
+
+    def with_where(text: str) -> JobFile:
+        data = job.data.model_copy(update={"where": text})
+        return replace(training.job_file, job=job.model_copy(update={"data": data}))
+
+    sample = write_sample(with_where("day == 2 and age > 0"), 500, str(tmp_path / "sample.orc"))  # no feature is `day`
+    assert [row for _, row in sample.origins] == [row for row in range(200, 300) if ages[row] > 0]
+    with pytest.raises(UserError, match=r"found none that are right and pass data.where, day == 9"):
+        write_sample(with_where("day == 9"), 50, str(tmp_path / "none.orc"))
+
+
 def test_samples_that_do_not_fit_are_named(trained: tuple, tmp_path: Path) -> None:
     from data.errors import DataError
-    from ps_cluster.errors import UserError
     from ps_cluster.export.saved_model import export_saved_model
 
     training, logits = trained
