@@ -52,9 +52,11 @@ def run(args: argparse.Namespace) -> int:
     until = _until(place, args.until_done)
     if job_file is None:
         run_ps(place, libraries, until=until)
+    from ps_cluster.watch.health import PsHealth
     from ps_cluster.watch.serving import serve_figures
 
-    run_ps(place, libraries, lambda: serve_figures(job_file, place), until)
+    health = PsHealth(place.port)
+    run_ps(place, libraries, lambda: serve_figures(job_file, place, health=health), until)
 
 
 def _until(place: membership.Membership, done_file: str | None) -> Callable[[Event], int] | None:

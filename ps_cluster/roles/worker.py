@@ -86,12 +86,13 @@ def run_worker(
     test_samples = samples_of(job_file, "test") if job_file.job.data.test else None
     stream, told = (sys.stdout, events) if membership.index == 0 else (None, None)
     figures = WorkerFigures(membership.index, whole_job=membership.index == 0)
-    serve_figures(job_file, membership, figures, figures.health)
     limits = job_file.job.failures
+    watchdog = Watchdog(membership, limits)
+    serve_figures(job_file, membership, figures, lambda: figures.health(watchdog.wait()))
     with (
         Teller(job_file, stream, told, figures) as teller,
         contextlib.ExitStack() as files,
-        Watchdog(membership, limits) as watchdog,
+        watchdog,
     ):
         teller.phase("start")
         if membership.index == 0:
@@ -140,7 +141,7 @@ def run_worker(
                 tell = teller.recovered
                 recovery = Recovery(session, optimizer, membership, ring, watchdog, saves, attempt, tell)
             drain.defer()
-            traces = TraceRequests(job_file.output) if session.rank == 0 else None
+            traces = TraceRequests(job_file.output, session.rank)
             following = None
             if job_file.job.data.follow is not None:
                 followed = state.followed if state.followed is not None else np.zeros(0, np.int64)

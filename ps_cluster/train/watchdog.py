@@ -15,6 +15,7 @@ from ps_cluster.job.failures_schema import Failures
 from ps_cluster.job.membership import Membership
 from ps_cluster.launch.last_words import ERROR_MARK
 from ps_cluster.train.reach import who_does_not_answer
+from ps_cluster.watch.health import Wait
 
 _LOOK_SECONDS = 1.0
 
@@ -50,6 +51,11 @@ class Watchdog:
         """
         limit = self._limits.long_wait_seconds if long else self._limits.wait_seconds
         self._now = (what, time.monotonic(), float(limit))
+
+    def wait(self) -> Wait | None:
+        """What is being done, and since when; None: nothing that waits for others."""
+        now = self._now
+        return None if now is None else Wait(now[0], time.monotonic() - now[1], now[2])
 
     def off(self) -> None:
         """Nothing is waited for."""

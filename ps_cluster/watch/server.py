@@ -1,15 +1,16 @@
-"""A process's small HTTP server: `/metrics` in Prometheus' text format, `/healthz` as JSON."""
+"""A process's small HTTP server: `/metrics` in Prometheus' text format, `/healthz` as JSON, 503 without progress."""
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import CollectorRegistry
+
+from ps_cluster.watch.health import Health
 
 _IDLE_SECONDS = 10.0
 
@@ -21,7 +22,7 @@ class FiguresServer:
       OSError: the port cannot be listened on.
     """
 
-    def __init__(self, place: tuple[str, int], registry: CollectorRegistry, health: Callable[[], Mapping[str, Any]]):
+    def __init__(self, place: tuple[str, int], registry: CollectorRegistry, health: Callable[[], Health]):
         handler = type("Handler", (_Handler,), {"registry": registry, "health": staticmethod(health)})
         self._server = ThreadingHTTPServer(place, handler)
         self._server.daemon_threads = True
@@ -36,7 +37,7 @@ class FiguresServer:
 
 class _Handler(BaseHTTPRequestHandler):
     registry: CollectorRegistry
-    health: Callable[[], Mapping[str, Any]]
+    health: Callable[[], Health]
     timeout = _IDLE_SECONDS  # of a client that says nothing
 
     def do_GET(self) -> None:
@@ -45,7 +46,13 @@ class _Handler(BaseHTTPRequestHandler):
             encode, content_type = choose_encoder(self.headers.get("Accept", ""))
             self._answer(200, content_type, encode(self.registry))
         elif path == "/healthz":
-            self._answer(200, "application/json", json.dumps(self.health()).encode() + b"\n")
+            health = self.health()
+            told = {
+                "healthy": not health.problem,
+                **({"problem": health.problem} if health.problem else {}),
+                **health.told,
+            }
+            self._answer(503 if health.problem else 200, "application/json", json.dumps(told).encode() + b"\n")
         else:
             self._answer(404, "text/plain; charset=utf-8", b"expected /metrics or /healthz\n")
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from dataclasses import replace
 
 from prometheus_client.registry import Collector
 
@@ -11,6 +11,7 @@ from ps_cluster.errors import RunError
 from ps_cluster.job.membership import Membership
 from ps_cluster.job.resolve import JobFile
 from ps_cluster.watch.endpoint import listening_place, note_endpoint
+from ps_cluster.watch.health import Health
 from ps_cluster.watch.process_figures import registry_of
 from ps_cluster.watch.server import FiguresServer
 
@@ -19,7 +20,7 @@ def serve_figures(
     job_file: JobFile,
     membership: Membership,
     figures: Collector | None = None,
-    health: Callable[[], Mapping[str, Any]] = dict,
+    health: Callable[[], Health] = Health,
 ) -> FiguresServer | None:
     """Serves until the process ends; None where the job file wants none.
 
@@ -36,8 +37,13 @@ def serve_figures(
         registry.register(figures)
     place = listening_place(membership, settings.port)
     identity = {"job": job_file.job.name, "role": membership.role, "index": membership.index}
+
+    def with_identity() -> Health:
+        found = health()
+        return replace(found, told={**identity, **found.told})
+
     try:
-        server = FiguresServer(place, registry, lambda: {**identity, **health()})
+        server = FiguresServer(place, registry, with_identity)
     except OSError as error:
         raise RunError(f"{who}: metrics.port: cannot listen on port {place[1]}: {error.strerror}") from None
     try:

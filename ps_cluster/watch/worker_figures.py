@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 from ps_cluster.embedding.table_stats import TableStats
 from ps_cluster.report.status import Status
 from ps_cluster.train.step_time import PARTS, StepClock
+from ps_cluster.watch.health import Health, Wait, of_worker
 
 # Of the step event: field, family, help.
 _STEP = (
@@ -85,10 +86,12 @@ class WorkerFigures(Collector):
         with self._lock:
             self._rows_lost, self._nulls = rows_lost, dict(nulls_filled)
 
-    def health(self) -> dict[str, Any]:
-        """What `/healthz` says: what goes on, and when a step ended last."""
+    def health(self, wait: Wait | None = None) -> Health:
+        """What `/healthz` says: what goes on, and when a step ended last. wait: what the worker may wait in."""
         with self._lock:
-            return {"phase": self._status.phase, "steps": self.clock.step, "last_step_time": self.clock.last_step_time}
+            phase = self._status.phase
+        steps, ended = self.clock.step, self.clock.last_step_time
+        return of_worker({"phase": phase, "steps": steps, "last_step_time": ended}, wait)
 
     def collect(self) -> Iterator[Metric]:
         with self._lock:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 import socket
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -20,6 +22,7 @@ from ps_cluster.launch.ports import reserved_addresses
 from ps_cluster.report import events
 from ps_cluster.train.step_time import PARTS, Marks
 from ps_cluster.watch.endpoint import Endpoint, endpoints_at, endpoints_of, listening_place
+from ps_cluster.watch.health import PsHealth, Wait
 from ps_cluster.watch.scrape import scrape
 from ps_cluster.watch.server import FiguresServer
 from ps_cluster.watch.serving import serve_figures
@@ -93,11 +96,52 @@ def test_other_workers_leave_what_is_of_the_whole_job_to_the_first():
 
 
 def test_health_says_what_goes_on(server: FiguresServer):
-    health = json.loads(urllib.request.urlopen(f"http://127.0.0.1:{server.port}/healthz", timeout=60).read())
+    status, health = health_of(server)
+    assert status == 200
     assert health.pop("last_step_time") > 0
-    assert health == {"job": "small", "role": "worker", "index": 1, "phase": "train", "steps": 2}
+    assert health == {"healthy": True, "job": "small", "role": "worker", "index": 1, "phase": "train", "steps": 2}
     with pytest.raises(urllib.error.HTTPError, match="404"):
         urllib.request.urlopen(f"http://127.0.0.1:{server.port}/else", timeout=60)
+
+
+def test_a_worker_is_healthy_while_it_waits_and_not_beyond_the_limit(tmp_path: Path):
+    figures = figures_of_a_worker(whole_job=False)
+    waits = [Wait("step 3", 299.0, 300.0), Wait("step 3", 301.0, 300.0), None]
+    server = serve_figures(job_file_of(job_of(), tmp_path), PLACE, health=lambda: figures.health(waits.pop(0)))
+    assert server is not None
+    status, health = health_of(server)
+    assert (status, health["doing"], health["for_seconds"], health["limit_seconds"]) == (200, "step 3", 299.0, 300.0)
+    status, health = health_of(server)
+    assert (status, health["healthy"]) == (503, False)
+    assert health["problem"] == "step 3 has taken more than 300 s"
+    assert health_of(server)[0] == 200
+    server.close()
+
+
+def test_a_ps_that_waits_is_healthy_and_one_that_does_not_answer_is_not(tmp_path: Path):
+    with socket.create_server(("127.0.0.1", 0)) as tensorflow:
+        port = tensorflow.getsockname()[1]
+        asked_by: list[socket.socket] = []
+
+        def answer() -> None:  # the first one who asks; then it only takes connections
+            connection, _ = tensorflow.accept()
+            asked_by.append(connection)
+            connection.sendall(b"\0")
+
+        threading.Thread(target=answer, daemon=True).start()
+        server = serve_figures(job_file_of(job_of(), tmp_path), PLACE, health=PsHealth(port, ask_again_seconds=0))
+        assert server is not None
+        assert [health_of(server)[0] for _ in range(3)] == [200, 200, 503]  # one question may be lost
+        assert health_of(server)[1]["problem"] == f"TensorFlow's server at 127.0.0.1:{port} does not answer"
+        server.close()
+
+
+def health_of(server: FiguresServer) -> tuple[int, dict[str, Any]]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/healthz", timeout=60) as answer:
+            return answer.status, json.loads(answer.read())
+    except urllib.error.HTTPError as error:
+        return error.code, json.loads(error.read())
 
 
 def test_a_job_that_wants_no_figures_serves_none(tmp_path: Path):
