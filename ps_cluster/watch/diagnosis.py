@@ -4,6 +4,10 @@ The order is that of a long-known rule: while the devices compute for less than 
 and whether steps wait for it; then at communication, which should be below 20 %; and only then at operators. What is
 said is of the slowest worker, the one that waits least for the others: time for which a worker waits for a slower one
 is nobody's cost but the slower one's cause.
+
+A wait is charged to a layer only so far as the processes could have gone on. For a part of the time they may have
+wanted to run and got no core, as on a machine that others use too; this part, at its most, is taken off before a wait
+is compared with its limit, and is told last, as `cores`.
 """
 
 from __future__ import annotations
@@ -25,7 +29,9 @@ COMPUTE_SHARE = 0.4
 BUSY_SHARE = 0.8
 """Of the cores that a PS may use."""
 STALLED_SHARE = 0.1
-"""Of the time; a PS that wants to run and cannot."""
+"""Of the time; a process that wants to run and cannot."""
+STALLED_MORE = 2.0
+"""So many times as long as the worker a PS is kept from running that is short of cores itself."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +64,7 @@ class Finding:
     """A layer that holds training up.
 
     Attributes:
-        layer: `input`, `ps`, `link`, `all-reduce`, `checkpoint`, `program`, `operators`.
+        layer: `input`, `ps`, `link`, `all-reduce`, `checkpoint`, `program`, `operators`, `cores`.
         text: What it is, in a line.
         evidence: Figures, a line each.
         change: Settings of the job file to change, in the order to try them: (path, what to do).
@@ -89,9 +95,24 @@ def diagnose(figures: Figures) -> Diagnosis:
     worker = slowest(figures.step_time)
     total = figures.step_time[worker].total
     shares = {part: value / total for part, value in zip(PARTS, figures.step_time[worker].values())}
-    return Diagnosis(
-        worker, shares, [*_data(figures, shares), *_communication(figures, shares), *_rest(figures, shares)]
-    )
+    stalls = _Stalls.of(figures.processes, worker)
+    layers = (_data, _communication, _rest, _cores)
+    return Diagnosis(worker, shares, [finding for layer in layers for finding in layer(figures, shares, stalls)])
+
+
+@dataclass(frozen=True)
+class _Stalls:
+    """For which share of the time processes were kept from running: the worker that is looked at, and of the PS the
+    one that was most; 0 where nobody told."""
+
+    worker: float
+    ps: float
+
+    @classmethod
+    def of(cls, processes: Sequence[Used], worker: int) -> _Stalls:
+        told = [used for used in processes if used.seconds > 0]
+        mine = [_stalled(used) for used in told if (used.role, used.index) == ("worker", worker)]
+        return cls(max(mine, default=0.0), max((_stalled(used) for used in told if used.role == "ps"), default=0.0))
 
 
 def slowest(step_time: Sequence[StepTime]) -> int:
@@ -99,8 +120,8 @@ def slowest(step_time: Sequence[StepTime]) -> int:
     return min(range(len(step_time)), key=lambda worker: step_time[worker].all_reduce + step_time[worker].push)
 
 
-def _data(figures: Figures, shares: Mapping[str, float]) -> Iterator[Finding]:
-    if shares["compute"] >= DEVICE_USE or shares["input"] < INPUT_SHARE:
+def _data(figures: Figures, shares: Mapping[str, float], stalls: _Stalls) -> Iterator[Finding]:
+    if shares["compute"] >= DEVICE_USE or shares["input"] - stalls.worker < INPUT_SHARE:
         return
     settings = figures.settings
     change = [("data.decode_threads", f"more than {settings.get('data.decode_threads', 'auto')}, where cores are free")]
@@ -117,9 +138,12 @@ def _data(figures: Figures, shares: Mapping[str, float]) -> Iterator[Finding]:
     )
 
 
-def _communication(figures: Figures, shares: Mapping[str, float]) -> Iterator[Finding]:
+def _communication(figures: Figures, shares: Mapping[str, float], stalls: _Stalls) -> Iterator[Finding]:
     embeddings, all_reduce = shares["pull"] + shares["push"], shares["all_reduce"]
-    if embeddings + all_reduce < COMMUNICATION_SHARE:
+    ps = [used for used in figures.processes if used.role == "ps" and used.seconds > 0]
+    busy = any(_is_busy(used, stalls.worker) for used in ps)
+    of_ps = busy and embeddings >= all_reduce
+    if embeddings + all_reduce - (0.0 if of_ps else stalls.worker + stalls.ps) < COMMUNICATION_SHARE:
         return
     together = _share("pull, push and all-reduce", embeddings + all_reduce, figures, COMMUNICATION_SHARE)
     if all_reduce > embeddings:
@@ -147,9 +171,8 @@ def _communication(figures: Figures, shares: Mapping[str, float]) -> Iterator[Fi
         seconds = (embeddings * figures.step_time[slowest(figures.step_time)].total) / figures.steps
         rate = f", {size(figures.exchanged_bytes / seconds)} a second of pull and push" if seconds > 0 else ""
         evidence.append(f"{size(figures.exchanged_bytes)} between a worker and the PS a step{rate}")
-    ps = [used for used in figures.processes if used.role == "ps" and used.seconds > 0]
     evidence += [_of_ps(used) for used in ps]
-    if any(_is_busy(used) for used in ps):
+    if busy:
         yield Finding(
             "ps",
             "steps wait for a PS that has too little processor time",
@@ -168,20 +191,10 @@ def _communication(figures: Figures, shares: Mapping[str, float]) -> Iterator[Fi
         ("tables", "smaller `dim`, or `tiers`: fewer bytes a row"),
     ]
     evidence.append("no PS is short of processor time" if ps else "no PS told of its processor time")
-    worker = slowest(figures.step_time)
-    for used in figures.processes:
-        if (used.role, used.index) == (
-            "worker",
-            worker,
-        ) and used.stalled_seconds >= STALLED_SHARE * used.seconds > 0:
-            share = used.stalled_seconds / used.seconds
-            evidence.append(
-                f"worker {worker} itself could not run for {share:.0%} of the time: cores may be scarce there"
-            )
     yield Finding("link", "steps wait for the network between workers and PS", evidence, change)
 
 
-def _rest(figures: Figures, shares: Mapping[str, float]) -> Iterator[Finding]:
+def _rest(figures: Figures, shares: Mapping[str, float], stalls: _Stalls) -> Iterator[Finding]:
     if shares["checkpoint"] >= CHECKPOINT_SHARE:
         yield Finding(
             "checkpoint",
@@ -220,9 +233,27 @@ def _rest(figures: Figures, shares: Mapping[str, float]) -> Iterator[Finding]:
         )
 
 
-def _is_busy(used: Used) -> bool:
+def _cores(figures: Figures, shares: Mapping[str, float], stalls: _Stalls) -> Iterator[Finding]:
+    if stalls.worker < STALLED_SHARE:
+        return
+    worker = slowest(figures.step_time)
+    yield Finding(
+        "cores",
+        "processes wait for a core: what they wait for each other is longer than it need be",
+        [f"worker {worker} could not run for {stalls.worker:.0%} of the time, expected below {STALLED_SHARE:.0%}"],
+        [("cluster", "more cores for its processes, or less beside them on their machines")],
+    )
+
+
+def _stalled(used: Used) -> float:
+    return used.stalled_seconds / used.seconds
+
+
+def _is_busy(used: Used, worker_stalled: float) -> bool:
+    """worker_stalled: share of the time: a PS that is kept from running no more than the worker is not at fault."""
     cores = max(used.cpu_limit_cores, 1.0)
-    return used.cpu_seconds / used.seconds / cores >= BUSY_SHARE or used.stalled_seconds / used.seconds >= STALLED_SHARE
+    limit = max(STALLED_SHARE, STALLED_MORE * worker_stalled)
+    return used.cpu_seconds / used.seconds / cores >= BUSY_SHARE or _stalled(used) >= limit
 
 
 def _of_ps(used: Used) -> str:

@@ -45,6 +45,21 @@ def test_a_busy_worker_is_no_busy_ps():
     assert verdict(waits, processes=[CALM, busy]) == "link"
 
 
+def test_waits_of_processes_that_get_no_core_are_not_the_networks():
+    waits = StepTime(pull=2, compute=5, push=1.5, input=1.5)
+    worker = Used(**{**vars(CALM), "role": "worker"})
+    slow, slow_worker = (Used(**{**vars(one), "stalled_seconds": 1.5}) for one in (CALM, worker))
+    composed = "rankmixer: composed block"
+    assert verdict(waits, processes=[CALM, worker]) == "link"
+    found = diagnose(Figures([waits], steps=10, processes=[slow, slow_worker], block=composed))
+    assert [finding.layer for finding in found.findings] == ["operators", "cores"]
+    narrow = StepTime(pull=4, compute=1, push=5)  # too long a wait to be that of a few late starts
+    assert verdict(narrow, processes=[slow, slow_worker]) == "link"
+    held_up = Used(**{**vars(CALM), "stalled_seconds": 5.0})
+    assert verdict(narrow, processes=[held_up, slow_worker]) == "ps"
+    assert verdict(StepTime(input=2.5, compute=6, pull=1.5), processes=[slow, slow_worker]) == "cores"
+
+
 def test_time_in_which_a_worker_waits_for_a_slower_one_is_the_slower_ones():
     slow, waiting = StepTime(input=6, compute=3, all_reduce=1), StepTime(compute=3, all_reduce=7)
     assert slowest([waiting, slow]) == 1

@@ -117,8 +117,9 @@ def test_a_ps_that_hardly_runs_is_a_busy_ps(start):
 
 
 @pytest.fixture
-def slow_network() -> Iterator[tuple[str, ...]]:
-    """A network namespace whose only link, the loopback interface, takes 4 Mbit/s."""
+def slow_network() -> Iterator[Callable[[str, str], tuple[str, ...]]]:
+    """Makes a network namespace whose only link, the loopback interface, is slow: `("4mbit", "128kb")` of that rate,
+    with bursts of that size. Returns what commands run under."""
     if os.geteuid() != 0 or shutil.which("ip") is None or shutil.which("tc") is None:
         pytest.skip("needs root, ip and tc")
     name = f"ps-cluster-{os.getpid()}"
@@ -128,29 +129,35 @@ def slow_network() -> Iterator[tuple[str, ...]]:
     inside = ("ip", "netns", "exec", name)
     try:
         subprocess.run([*inside, "ip", "link", "set", "lo", "up"], check=True)
-        limit = ["tbf", "rate", "4mbit", "burst", "128kb", "latency", "5s"]
-        limited = subprocess.run([*inside, "tc", "qdisc", "add", "dev", "lo", "root", *limit], capture_output=True)
-        if limited.returncode != 0:
-            pytest.skip(f"no tbf here: {limited.stderr.decode()}")
-        yield inside
+
+        def limited_to(rate: str, burst: str) -> tuple[str, ...]:
+            limit = ["tbf", "rate", rate, "burst", burst, "latency", "5s"]
+            limited = subprocess.run([*inside, "tc", "qdisc", "add", "dev", "lo", "root", *limit], capture_output=True)
+            if limited.returncode != 0:
+                pytest.skip(f"no tbf here: {limited.stderr.decode()}")
+            return inside
+
+        yield limited_to
     finally:
         subprocess.run(["ip", "netns", "delete", name], check=True)
 
 
-def test_a_narrow_link_is_the_link(start, slow_network: tuple[str, ...]):
+def test_a_narrow_link_is_the_link(start, slow_network: Callable[[str, str], tuple[str, ...]]):
     wide = [{**feature, "dim": 256} if "dim" in feature else feature for feature in small_cluster.JOB["features"]]
     tables = {name: {**table, "dim": 256} for name, table in small_cluster.JOB["tables"].items()}
-    run = start(slow_network, cluster__workers=1, features=wide, tables=tables)
-    assert_named(run, "link", slow_network)
+    inside = slow_network("4mbit", "128kb")
+    run = start(inside, cluster__workers=1, features=wide, tables=tables)
+    assert_named(run, "link", inside)
 
 
-LARGE = {"name": "deepfm", "fm_dim": 4, "hidden": [5000, 5000]}
+LARGE = {"name": "deepfm", "fm_dim": 4, "hidden": [2500, 2500]}  # 26 MB of gradients
 
 
-def test_gradients_of_a_huge_dense_model_are_the_all_reduce(start):
+def test_gradients_of_a_huge_dense_model_are_the_all_reduce(start, slow_network: Callable[[str, str], tuple[str, ...]]):
     sgd = {"name": "sgd", "learning_rate": 0.001}
-    run = start(cluster__workers=2, model=LARGE, training__batch_size=4, optimizers__dense=sgd)
-    assert_named(run, "all-reduce")
+    inside = slow_network("500mbit", "1mb")
+    run = start(inside, cluster__workers=2, model=LARGE, training__batch_size=4, optimizers__dense=sgd)
+    assert_named(run, "all-reduce", inside)
 
 
 UNFUSED = {"name": "rankmixer", "tokens": 8, "dim": 512, "layers": 2, "expansion": 4, "fused": "off"}
