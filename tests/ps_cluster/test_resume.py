@@ -182,6 +182,52 @@ def test_a_drained_training_goes_on_with_other_workers_and_ps(tmp_path: Path) ->
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("phase", ["evaluate", "export"])
+def test_a_run_that_is_drained_after_training_is_evaluated_and_exported_when_it_goes_on(
+    tmp_path: Path, phase: str
+) -> None:
+    small_cluster.write_samples(tmp_path, STRIPES, test=(1500, 1500))
+    description = job(cluster={"ps": 2, "workers": 2}, training__epochs=1)
+    run = small_cluster.start(tmp_path, description)
+    try:
+        run.until(lambda: any(event["name"] == phase for event in run.events("phase")))
+        if phase == "export":
+            run.until(lambda: any(" export " in line for line in run.processes().values()))
+        run.launcher.send_signal(signal.SIGTERM)
+        run.wait()
+    finally:
+        run.kill_rest()
+    assert run.status == 75, run.out + run.err
+    newest = checkpoint_at(str(run.output))
+    drained = f"drained at step {newest.step}: checkpoint {newest.folder}; start again with --resume to go on"
+    assert run.err.splitlines()[-1] == drained
+    assert bool(run.events("evaluation")) == (phase == "export")
+    assert [path for path in (run.output / "export").glob("*") if not path.name.startswith(".")] == []
+    again = small_cluster.train(tmp_path, description, "--resume")
+    print(again.out)
+    assert again.status == 0, again.err + again.logs()
+    (resumed,) = again.events("resume")
+    assert (resumed["step"], resumed["rows_retrained"]) == (newest.step, 0)
+    assert again.events("step")[-1]["rows"] == sum(STRIPES)
+    assert {event["auc"] for event in again.events("evaluation")} == {again.events("evaluation")[-1]["auc"]}
+    assert [path.name for path in (again.output / "export").iterdir()] == ["1"]
+
+
+@pytest.mark.slow
+def test_a_killed_asynchronous_training_trains_each_row_once_an_epoch(tmp_path: Path) -> None:
+    write_numbered(tmp_path)
+    description = numbered_job(2, 2, training__sparse_updates="asynchronous")
+    first = killed(tmp_path, description, after_step(25))
+    again = small_cluster.train(tmp_path, description, "--resume")
+    assert again.status == 0, again.err + again.logs()
+    (resumed,) = again.events("resume")
+    print(resumed)
+    assert 0 < resumed["step"] <= max(losses_of(first))
+    assert resumed["rows_retrained"] > 0
+    assert_each_row_once_an_epoch(again)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("reader", ["tfio", "native"])
 def test_a_training_killed_again_and_again_trains_each_row_once_an_epoch(tmp_path: Path, reader: str) -> None:
     write_numbered(tmp_path)
