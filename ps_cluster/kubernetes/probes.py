@@ -9,12 +9,13 @@ _START = {"periodSeconds": 5, "failureThreshold": 120}
 """Ten minutes: large images start slowly on a busy node."""
 _READY = {"periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": 3}
 _ALIVE = {"periodSeconds": 30, "timeoutSeconds": 10, "failureThreshold": 10}
-"""Five minutes without an answer: what then still runs would hold the others up for ever."""
+"""Five minutes without an answer, or of 503: what then still runs would hold the others up for ever. A process that
+waits within its limits answers 200 (`ps_cluster.watch.health`)."""
 
 
 def of_ps(served: bool) -> Object:
-    """Of use as soon as it listens for TensorFlow. `served`: whether it answers for its health, as a process that
-    hangs does not: connections are taken by its kernel."""
+    """Of use as soon as it listens for TensorFlow. `served`: whether it answers for its health, and for that of its
+    TensorFlow server: connections alone are taken by the kernel of a process that hangs, too."""
     listens = {"tcpSocket": {"port": "tensorflow"}}
     return {
         "startupProbe": {**listens, **_START},
