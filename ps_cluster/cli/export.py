@@ -8,6 +8,7 @@ import sys
 _ABOUT = (
     "Write the newest checkpoint as a SavedModel and print its folder; the job may be running. The form `plain` is "
     "served by any TensorFlow; `ops` needs the library ops/_rankmixer.so and is faster; both give the same scores. "
+    "`tfra` holds the tables as TFRA's, whose ops the server must have. "
     "`sharded` puts the rows of the tables into several SavedModels, for tables that are too large for one server. "
     "--since writes a delta: what makes an earlier version the new one, which `ps-cluster apply` does where it is "
     "served."
@@ -20,7 +21,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "export", help="write a SavedModel from a job's newest checkpoint", description=_ABOUT
     )
     parser.add_argument("job", metavar="job.yaml", help="job file")
-    parser.add_argument("--form", choices=("plain", "ops", "both", "sharded"), default="plain", help="default: plain")
+    parser.add_argument(
+        "--form", choices=("plain", "ops", "both", "tfra", "sharded"), default="plain", help="default: plain"
+    )
     parser.add_argument("--shards", type=int, metavar="N", help="SavedModels with rows, of the form sharded")
     parser.add_argument(
         "--rows",
@@ -32,7 +35,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--to",
         metavar="DIR",
         help="folder of numbered versions (default: export in the job's output folder, export-ops for the form ops, "
-        "export-sharded); with `--form both` the form ops lies in DIR-ops",
+        "export-tfra, export-sharded); with `--form both` the form ops lies in DIR-ops",
     )
     parser.add_argument(
         "--since",
@@ -73,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
         raise UserError("--as-scheduled: expected no other flag, as the job file says all")
     if (args.form == "sharded") != (args.shards is not None):
         raise UserError("--shards: expected a number of them with --form sharded, and with no other form")
-    if args.since is not None and (args.form in ("both", "sharded") or args.rows != "float32"):
+    if args.since is not None and (args.form in ("both", "sharded", "tfra") or args.rows != "float32"):
         raise UserError("--since: expected no --rows, as those of the version count, and the form plain or ops")
     if not args.check and (args.samples is not None or args.tolerance is not None):
         raise UserError("--samples, --tolerance: expected only with --check")

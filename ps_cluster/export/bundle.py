@@ -31,6 +31,8 @@ from ps_cluster.export.row_types import VARIABLE_TYPES, RowType
 
 _GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _ATTRIBUTE = "VARIABLE_VALUE"
+_TFRA_TABLE = "table"
+"""Attribute of a table of TFRA's: of its two values the keys end in `-keys` and `-values`."""
 
 
 def bundle_of(model: str) -> str:
@@ -39,7 +41,8 @@ def bundle_of(model: str) -> str:
 
 
 def keys_by_name(bundle: str) -> dict[str, str]:
-    """By a variable's name, what its value is called in the files.
+    """By a variable's name, what its value is called in the files; a table of TFRA's has two, `NAME/keys` and
+    `NAME/values`.
 
     Raises:
         UserError: there are no variables, or they cannot be read.
@@ -49,12 +52,26 @@ def keys_by_name(bundle: str) -> dict[str, str]:
     except tf.errors.OpError as error:
         raise UserError(f"{bundle}.index: expected the variables of a SavedModel, found: {error.message}") from None
     graph = object_graph.TrackableObjectGraph.FromString(raw.numpy())
-    return {
-        attribute.full_name: attribute.checkpoint_key
-        for node in graph.nodes
-        for attribute in node.attributes
-        if attribute.name == _ATTRIBUTE
-    }
+    found = {}
+    for number, node in enumerate(graph.nodes):
+        for attribute in node.attributes:
+            key = attribute.checkpoint_key
+            if attribute.name == _ATTRIBUTE:
+                found[attribute.full_name] = key
+            elif attribute.name == _TFRA_TABLE:  # has no name itself: what holds it is kept under the table's
+                name = _held_as(graph, _held_as(graph, number)[0])[1]
+                found |= {variable_name(name, part): f"{key}-{part}" for part in ("keys", "values")}
+    return found
+
+
+def _held_as(graph: object_graph.TrackableObjectGraph, number: int) -> tuple[int, str]:
+    """The first object that holds an object of a SavedModel, and its name there."""
+    return next(
+        (holder, child.local_name)
+        for holder, node in enumerate(graph.nodes)
+        for child in node.children
+        if child.node_id == number and holder != number
+    )
 
 
 def replace_tables(model: str, form: Form, tables: Iterable[tuple[str, OrderedRows]]) -> dict[str, int]:

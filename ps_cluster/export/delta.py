@@ -73,6 +73,8 @@ def _base_of(parent: str, since: int) -> tuple[Description, str | None]:
         described = read_description(model)
         if described.kind != "ranker":
             raise UserError(f"{model}: expected a version in one piece, found one of the sharded form")
+        if described.form == "tfra":
+            raise UserError(f"{model}: expected a version of the form plain or ops, found one of the form tfra")
         return described, model
     names = os.listdir(parent) if os.path.isdir(parent) else []
     for name in sorted(names):

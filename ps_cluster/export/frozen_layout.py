@@ -2,7 +2,8 @@
 
 `plain`: `hashes`, int64 `[n + 1]`, ascending, and last the largest int64. `ops`: `keys`, int64 `[n]`, in the order of
 their hashes, and `starts`, int32 `[2^k + 1]`, as `ops.lookup_concat.hash_order` says. Both: `rows`, `[n + 1, width]`,
-the last one every other id's, and of int8 `scales`, float32 `[n + 1]`.
+the last one every other id's, and of int8 `scales`, float32 `[n + 1]`. `tfra` has no variables but a table of TFRA's,
+whose values are `keys`, int64 `[n]`, and `values`, float32 `[n, width]`; every other id's row is a part of the graph.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from ps_cluster.errors import UserError
 from ps_cluster.export.ordered_rows import CHUNK_BYTES, Chunk, OrderedRows, joined
 from ps_cluster.export.row_types import VARIABLE_TYPES, RowType, row_bytes
 
-Form = Literal["plain", "ops"]
-"""`plain`: TensorFlow's own operations. `ops`: with those of the library `ops/_rankmixer.so`."""
+Form = Literal["plain", "ops", "tfra"]
+"""`plain`: TensorFlow's own operations. `ops`: with those of the library `ops/_rankmixer.so`. `tfra`: with TFRA's."""
 
 TABLES = "tables/"
 """What the names of tables' variables begin with."""
@@ -34,6 +35,8 @@ def variable_name(table: str, part: str) -> str:
 
 def parts_of(form: Form, row_type: RowType) -> tuple[str, ...]:
     """Names of a table's variables."""
+    if form == "tfra":
+        return ("keys", "values")
     index = ("hashes",) if form == "plain" else ("keys", "starts")
     return (*index, "rows", "scales") if row_type == "int8" else (*index, "rows")
 
@@ -46,6 +49,8 @@ def check_size(form: Form, table: str, num_rows: int) -> None:
 
 def shapes_of(form: Form, rows: OrderedRows) -> dict[str, tuple[int, ...]]:
     """Shapes of a table's variables but `starts`, which `pieces` gives whole."""
+    if form == "tfra":
+        return {"keys": (rows.num_rows,), "values": (rows.num_rows, rows.width)}
     ends: dict[str, tuple[int, ...]] = {"rows": (rows.num_rows + 1, rows.width)}
     if rows.row_type == "int8":
         ends["scales"] = (rows.num_rows + 1,)
@@ -73,6 +78,10 @@ def pieces(form: Form, rows: OrderedRows) -> Iterator[dict[str, np.ndarray]]:
             counts.add(chunk.hashes)
         yield piece
     assert found == rows.num_rows, f"{found} rows, {rows.num_rows} were told"
+    if form == "tfra":
+        if not found:
+            yield _piece(form, rows.row_type, rows.unknown.at(slice(0)))
+        return
     last = _piece(form, rows.row_type, rows.unknown)
     if form == "plain":
         last["hashes"] = np.array([np.iinfo(np.int64).max])
@@ -89,6 +98,8 @@ def signed(hashes: np.ndarray) -> np.ndarray:
 
 
 def _piece(form: Form, row_type: RowType, chunk: Chunk) -> dict[str, np.ndarray]:
+    if form == "tfra":
+        return {"keys": chunk.keys, "values": chunk.values}
     piece = {"hashes": signed(chunk.hashes)} if form == "plain" else {"keys": chunk.keys}
     piece["rows"] = chunk.values.view(VARIABLE_TYPES[row_type])
     if chunk.scales is not None:

@@ -34,7 +34,7 @@ def find_model(place: str) -> str:
 
 
 def open_model(model: str) -> tuple[Description, Call]:
-    """The export in a version's folder, and how to call it. Loads the op library where the form needs it.
+    """The export in a version's folder, and how to call it. Loads the op library, or TFRA, where the form needs it.
 
     Raises:
         UserError: the folder holds none, or the library is not there.
@@ -49,6 +49,11 @@ def open_model(model: str) -> tuple[Description, Call]:
             load_rankmixer()
         except FileNotFoundError as error:
             raise UserError(f"{model}: the form `ops` needs our ops: {error}") from None
+    if described.form == "tfra":
+        try:
+            import tensorflow_recommenders_addons.dynamic_embedding  # noqa: F401  registers TFRA's ops
+        except ImportError as error:
+            raise UserError(f"{model}: the form `tfra` needs tensorflow-recommenders-addons: {error}") from None
     if described.kind == "ranker":
         return described, signature_call(model)
     of_dense, version = os.path.split(os.path.normpath(model))

@@ -1,9 +1,11 @@
-"""Tables and dense model of a checkpoint behind one function of the features, in plain TensorFlow or with our ops."""
+"""Tables and dense model of a checkpoint behind one function of the features, in plain TensorFlow, with our ops or with
+TFRA's tables."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 import tensorflow as tf
 
@@ -12,6 +14,7 @@ from models.fused import choose
 from ps_cluster.checkpoint.dense import load_dense
 from ps_cluster.checkpoint.finding import Checkpoint
 from ps_cluster.embedding.table_saves import check_layout
+from ps_cluster.errors import UserError
 from ps_cluster.export.folding import Folded, fold
 from ps_cluster.export.frozen_layout import Form
 from ps_cluster.export.fused_inputs import fused_logits
@@ -50,12 +53,11 @@ class ServingModel(tf.Module):
         folded = fold(model) if folding else Folded({}, [])
         self.folded = tuple(folded.words)
         self.rows = stored_tables(job, checkpoint, folded)
-        frozen = StaticTable if form == "plain" else HashedTable
-        self._tables: dict[str, StaticTable | HashedTable] = {
-            table: frozen(table, rows.width, row_type) for table, rows in self.rows.items()
-        }
+        self._tables = _tables(
+            form, row_type, self.rows, f"{job.name}/{checkpoint.step}-{checkpoint.manifest.crc32():08x}"
+        )
         self._row_type: RowType = row_type
-        logits = partial(plain_logits if form == "plain" else fused_logits, job, self._tables, model)
+        logits = partial(fused_logits if form == "ops" else plain_logits, job, self._tables, model)
 
         def score(features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
             logit = tf.squeeze(logits(features), axis=1)
@@ -72,6 +74,18 @@ class ServingModel(tf.Module):
         for name, table in self._tables.items():
             table.fill(ordered(self.rows[name], self._row_type, scratch, f"tables.{name}")[0])
         return self
+
+
+def _tables(form: Form, row_type: RowType, rows: Mapping[str, StoredRows], version: str) -> dict[str, Any]:
+    """Tables without rows. version: a name that no other export has."""
+    if form == "tfra":
+        from ps_cluster.export.tfra_table import TfraTable
+
+        if row_type != "float32":
+            raise UserError(f"--rows: expected float32 with the form tfra, found {row_type}")
+        return {name: TfraTable(name, one.unknown_row()[0], f"{version}/{name}") for name, one in rows.items()}
+    frozen = StaticTable if form == "plain" else HashedTable
+    return {name: frozen(name, one.width, row_type) for name, one in rows.items()}
 
 
 def stored_tables(job: Job, checkpoint: Checkpoint, folded: Folded) -> dict[str, StoredRows]:
