@@ -1,4 +1,4 @@
-"""A link of the cluster is cut: a short cut nobody notices, a long one costs a restart at most, and no row is lost."""
+"""A link of the cluster is cut: a short cut nobody notices, a long one costs one restart at most, and no row is lost."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from tests.ps_cluster.small_cluster import job
 pytestmark = pytest.mark.slow
 STRIPES = (800, 800, 800, 800)
 EPOCHS, ROWS = 12, sum(STRIPES)  # 600 steps
+GIVEN_UP_SECONDS = 20
+"""After so long without an answer to what it has sent a gRPC server gives up a connection, whatever the job file says."""
 NOISE = 0.02
 """Of the AUC: one step that was applied twice on one PS."""
 
@@ -84,7 +86,8 @@ def test_a_cut_link_loses_no_row(
         )
         assert last(run).rows == EPOCHS * ROWS
         assert auc == undisturbed if recovery == "job" else abs(auc - undisturbed) < NOISE
-        if seconds < wait_seconds:
+        if seconds < GIVEN_UP_SECONDS:
             assert run.restarts() == 0, run.logs()
-        else:
+        elif seconds > wait_seconds:
             assert run.told("has waited 30 s for"), run.logs()
+        assert all(len(member.codes) <= 2 for member in run.members), run.logs()  # restarted once at most
