@@ -1,4 +1,4 @@
-"""A link of the cluster is cut: a short cut nobody notices, a long one costs one restart at most, and no row is lost."""
+"""A link of the cluster is cut: a short cut nobody notices, a long one costs a restart at most, and no row is lost."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 STRIPES = (800, 800, 800, 800)
 EPOCHS, ROWS = 12, sum(STRIPES)  # 600 steps
 GIVEN_UP_SECONDS = 20
-"""After so long without an answer to what it has sent a gRPC server gives up a connection, whatever the job file says."""
+"""After so long without an answer to what it has sent a gRPC server gives up a connection, whatever the job says."""
 NOISE = 0.02
 """Of the AUC: one step that was applied twice on one PS."""
 
