@@ -74,10 +74,12 @@ def run(args: argparse.Namespace) -> int:
     given = (args.form, args.shards, args.rows, args.to, args.since, args.checkpoint, args.check)
     if args.as_scheduled and given != ("plain", None, "float32", None, None, None, False):
         raise UserError("--as-scheduled: expected no other flag, as the job file says all")
-    if (args.form == "sharded") != (args.shards is not None):
-        raise UserError("--shards: expected a number of them with --form sharded, and with no other form")
-    if args.since is not None and (args.form in ("both", "sharded", "tfra") or args.rows != "float32"):
-        raise UserError("--since: expected no --rows, as those of the version count, and the form plain or ops")
+    if (args.form == "sharded" and args.since is None) != (args.shards is not None):
+        raise UserError("--shards: expected a number of them with --form sharded, and not with another form or --since")
+    if args.since is not None and (args.form in ("both", "tfra") or args.rows != "float32"):
+        raise UserError(
+            "--since: expected no --rows, as those of the version count, and the form plain, ops or sharded"
+        )
     if not args.check and (args.samples is not None or args.tolerance is not None):
         raise UserError("--samples, --tolerance: expected only with --check")
     if (args.samples is not None and args.samples < 1) or (args.tolerance is not None and not args.tolerance >= 0):
@@ -92,6 +94,7 @@ def run(args: argparse.Namespace) -> int:
     from ps_cluster.export.saved_model import default_parent, export_saved_model
     from ps_cluster.export.scheduled import export_as_scheduled
     from ps_cluster.export.sharded import export_sharded
+    from ps_cluster.export.sharded_delta import export_sharded_delta
     from ps_cluster.roles.readable import readable_errors
 
     load()
@@ -108,6 +111,10 @@ def run(args: argparse.Namespace) -> int:
             load_rankmixer()
         if args.as_scheduled:
             folders.append(export_as_scheduled(job_file, told.append))
+        elif args.since is not None and args.form == "sharded":
+            folders.append(
+                export_sharded_delta(job_file, args.since, args.to, told.append, checkpoint=checkpoint, check=check)
+            )
         elif args.since is not None:
             parent = args.to or default_parent(job_file, args.form)
             folders.append(export_delta(job_file, args.since, parent, told.append, checkpoint=checkpoint, check=check))

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from ops.lookup_concat import mix
 from ops.shards import BlockKind, read_blocks
 from ps_cluster.checkpoint.finding import Checkpoint, Level
 from ps_cluster.checkpoint.rows import decoded
@@ -31,8 +32,9 @@ from ps_cluster.export.delta_format import (
 )
 from ps_cluster.export.description import DESCRIPTION, Description, Source, read_description
 from ps_cluster.export.model_card import write_card
-from ps_cluster.export.ordered_rows import StoredRows, ordered
+from ps_cluster.export.ordered_rows import OrderedRows, StoredRows, ordered, shard_of
 from ps_cluster.export.row_merge import Change, changes
+from ps_cluster.export.row_types import RowType
 from ps_cluster.export.saved_model import Tell, default_parent, describe, of_newest, save_ranker
 from ps_cluster.export.serving_model import ServingModel
 from ps_cluster.export.version_folder import Unfinished, delta_name, new_folder, next_number
@@ -72,7 +74,9 @@ def _base_of(parent: str, since: int) -> tuple[Description, str | None]:
     if os.path.exists(os.path.join(model, DESCRIPTION)):
         described = read_description(model)
         if described.kind != "ranker":
-            raise UserError(f"{model}: expected a version in one piece, found one of the sharded form")
+            raise UserError(
+                f"{model}: expected a version in one piece, found one of the sharded form (`--form sharded`)"
+            )
         if described.form == "tfra":
             raise UserError(f"{model}: expected a version of the form plain or ops, found one of the form tfra")
         return described, model
@@ -105,9 +109,8 @@ def _write(
     tables = {}
     for name, rows in module.rows.items():
         scratch = os.path.join(folder.scratch, name)
-        tables[name] = _write_table(
-            folder.model, name, base, _changes(checkpoint, base, base_model, name, rows, scratch)
-        )
+        (changed,) = table_changes(checkpoint, base, [base_model], name, rows, scratch)
+        tables[name] = write_table(folder.model, name, base.rows, changed)
         shutil.rmtree(scratch, ignore_errors=True)
     describe(checkpoint, described, module.folded, model)
     delta = Delta(since, folder.number, base.source, described.source, base.form, base.rows, tables, {})
@@ -123,44 +126,55 @@ def _write(
     write_delta(folder.model, delta)
 
 
-def _write_table(folder: str, name: str, base: Description, found: Iterator[Change]) -> TableChange:
+def write_table(folder: str, name: str, row_type: RowType, found: Iterator[Change]) -> TableChange:
+    """Writes what changed in a table to the files of a delta in `folder`, where `tables` is a folder already."""
     changed = removed = 0
     with open(changed_path(folder, name), "wb") as rows, open(removed_path(folder, name), "wb") as keys:
         for change in found:
-            append_rows(rows, change.changed, base.rows)
+            append_rows(rows, change.changed, row_type)
             keys.write(change.removed.astype("<i8").tobytes())
             changed += len(change.changed)
             removed += len(change.removed)
     return TableChange(changed, removed)
 
 
-def _changes(
-    checkpoint: Checkpoint, base: Description, base_model: str | None, name: str, rows: StoredRows, scratch: str
-) -> Iterator[Change]:
-    """What changed in a table since the base."""
+def table_changes(
+    checkpoint: Checkpoint, base: Description, models: Sequence[str | None], name: str, rows: StoredRows, scratch: str
+) -> list[Iterator[Change]]:
+    """What changed in a table since the base, for each of its shards (one: the whole table).
+
+    models: the base's folders, by shard; None where it is not there. scratch: as of `ordered_rows.ordered`.
+    """
+    shards = len(models)
     levels = None if rows.projection is not None else levels_since(checkpoint, base.source, name)
     what = f"tables.{name}"
     if levels is not None:
-        removed: list[np.ndarray] = []
+        gone: list[np.ndarray] = [np.zeros(0, np.int64)]
         changed = StoredRows(
-            lambda: _changed_blocks(levels, removed),
+            lambda: _changed_blocks(levels, gone),
             rows.dim,
             rows.unknown,
             None,
             sum(shard.rows for level in levels for shard in level.table.shards),
         )
-        spooled = ordered(changed, base.rows, scratch, what)[0]  # this goes through the blocks
-        yield Change(spooled.unknown.at(slice(0)), np.concatenate([np.zeros(0, np.int64), *removed]))
-        for chunk in spooled.chunks():
-            yield Change(chunk, np.zeros(0, np.int64))
-        return
-    if base_model is None:
+        spooled = ordered(changed, base.rows, scratch, what, shards)  # this goes through the blocks
+        removed = np.concatenate(gone)
+        owners = shard_of(mix(removed), shards)
+        return [_told(part, removed[owners == shard]) for shard, part in enumerate(spooled)]
+    there = [model for model in models if model is not None]
+    if len(there) < shards:
         raise UserError(
             f"{checkpoint.folder}: expected delta checkpoints since step {base.source.step} for table {name}, whose "
             "version is not there as a folder; export a whole version"
         )
-    before = BundleRows(base_model, base.form, base.rows, name)
-    yield from changes(before, ordered(rows, base.rows, scratch, what)[0])
+    parts = ordered(rows, base.rows, scratch, what, shards)
+    return [changes(BundleRows(model, base.form, base.rows, name), part) for model, part in zip(there, parts)]
+
+
+def _told(changed: OrderedRows, removed: np.ndarray) -> Iterator[Change]:
+    yield Change(changed.unknown.at(slice(0)), removed)
+    for chunk in changed.chunks():
+        yield Change(chunk, np.zeros(0, np.int64))
 
 
 def levels_since(checkpoint: Checkpoint, base: Source, table: str) -> list[Level] | None:

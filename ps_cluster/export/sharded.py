@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import replace
 
 import tensorflow as tf
@@ -27,7 +28,7 @@ from ps_cluster.export.sharded_model import DenseModel, ShardModel
 from ps_cluster.export.version_folder import Unfinished, new_folder, next_number
 from ps_cluster.export.warmup import plain_requests, write_warmup
 from ps_cluster.job.resolve import JobFile, table_name
-from ps_cluster.job.schema import DenseFeature
+from ps_cluster.job.schema import DenseFeature, Job
 
 MOST_SHARDS = 256
 
@@ -72,16 +73,8 @@ def _write(
 ) -> None:
     job = job_file.job
     model = DenseModel(job, checkpoint)
-    described = Description(
-        kind="dense",
-        form="plain",
-        rows=row_type,
-        source=source_of(job, checkpoint),
-        label=job.data.label,
-        features=(),
-        tables={},
-        shards=len(shards),
-    )
+    described = described_dense(job, checkpoint, model, row_type, len(shards))
+    of_shards = replace(described, kind="shard", features=(), inputs=None, table_of=None)
     parts = {
         name: ordered(stored, row_type, os.path.join(dense.scratch, "rows", name), f"tables.{name}", len(shards))
         for name, stored in model.rows.items()
@@ -94,31 +87,42 @@ def _write(
         replace_tables(shard.model, "plain", ((name, of_table[number]) for name, of_table in parts.items()))
         write_warmup(shard.model, shard_name(number, len(shards)), plain_requests(of_shard.signature))
         sizes = {name: TableSize(of[number].num_rows, model.rows[name].width) for name, of in parts.items()}
-        write_description(shard.model, replace(described, kind="shard", shard=number, tables=sizes))
+        write_description(shard.model, replace(of_shards, shard=number, tables=sizes))
     shutil.rmtree(os.path.join(dense.scratch, "rows"), ignore_errors=True)
     tf.saved_model.save(model, dense.model, signatures={"serving_default": model.score})
     write_warmup(dense.model, DENSE, plain_requests(model.signature))
     totals = {name: sum(part.num_rows for part in of_table) for name, of_table in parts.items()}
-    described = replace(
-        described,
-        features=served_features(job),
-        tables={name: TableSize(totals[name], stored.width) for name, stored in model.rows.items()},
-        inputs=model.inputs,
-        table_of={one.name: table_name(one) for one in job.features if not isinstance(one, DenseFeature)},
-    )
+    described = described.with_sizes(totals)
     describe(checkpoint, described, model.folded, dense.model)
     checked = None
     if check is not None:
-        seen_at = _as_published(dense, shards)
+        names = [DENSE, *(shard_name(number, len(shards)) for number in range(len(shards)))]
+        models = {name: version.model for name, version in zip(names, [dense, *shards])}
+        seen_at = published(dense.scratch, dense.number, models)
         checked = check_export(job_file, checkpoint, row_type, seen_at, check, dense.scratch)
     write_card(dense.model, job_file, described, model.folded, checkpoint.manifest.sampling, checked)
 
 
-def _as_published(dense: Unfinished, shards: list[Unfinished]) -> str:
-    """The folder of `dense` among links to all of them, as they will lie when they are published."""
-    names = [DENSE, *(shard_name(number, len(shards)) for number in range(len(shards)))]
-    for name, version in zip(names, [dense, *shards]):
-        folder = os.path.join(dense.scratch, "published", name)
+def described_dense(job: Job, checkpoint: Checkpoint, model: DenseModel, row_type: RowType, shards: int) -> Description:
+    """What `dense` is, with tables that are empty."""
+    return Description(
+        kind="dense",
+        form="plain",
+        rows=row_type,
+        source=source_of(job, checkpoint),
+        label=job.data.label,
+        features=served_features(job),
+        tables={name: TableSize(0, stored.width) for name, stored in model.rows.items()},
+        shards=shards,
+        inputs=model.inputs,
+        table_of={one.name: table_name(one) for one in job.features if not isinstance(one, DenseFeature)},
+    )
+
+
+def published(scratch: str, number: int, models: Mapping[str, str]) -> str:
+    """The folder of `dense` among links to all models, by name, as they will lie when they are published."""
+    for name, model in models.items():
+        folder = os.path.join(scratch, "published", name)
         os.makedirs(folder)
-        os.symlink(os.path.abspath(version.model), os.path.join(folder, str(version.number)))
-    return os.path.join(dense.scratch, "published", DENSE, str(dense.number))
+        os.symlink(os.path.abspath(model), os.path.join(folder, str(number)))
+    return os.path.join(scratch, "published", DENSE, str(number))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import threading
@@ -10,16 +9,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from ps_cluster.errors import UserError
-from ps_cluster.export.bundle import bundle_of, keys_by_name
 from ps_cluster.export.delta import export_delta, levels_since
 from ps_cluster.export.delta_apply import ServedVersions, apply_delta, withdraw
 from ps_cluster.export.delta_format import read_delta
 from ps_cluster.export.description import read_description
 from ps_cluster.export.saved_model import export_saved_model
 from tests.ps_cluster.export.exported_job import Training
+from tests.ps_cluster.export.same_exports import check_same
 from tests.ps_cluster.serving_inputs import serving_inputs
 from tests.ps_cluster.small_job import MOST, batch_of
 
@@ -31,28 +29,6 @@ CASES = {
     "compared, plain of float16": (0, {"item": EVICTED}, "plain", "float16"),
     "a weight folded into the rows": (9, {"item": {**TIERS, "output": 4}}, "plain", "float32"),
 }
-
-
-def values_of(model: str) -> dict[str, np.ndarray]:
-    reader = tf.train.load_checkpoint(bundle_of(model))
-    return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
-
-
-def check_same(one: str, other: str) -> None:
-    """The same variables, of tables in files of the same bytes, and the same description."""
-    names = sorted(name for name in os.listdir(os.path.join(one, "variables")) if ".data-" in name)
-    assert names == sorted(name for name in os.listdir(os.path.join(other, "variables")) if ".data-" in name)
-    for name in names[1:]:  # the first one also has the graph of objects, which TensorFlow writes in no order
-        assert Path(one, "variables", name).read_bytes() == Path(other, "variables", name).read_bytes(), name
-    assert keys_by_name(bundle_of(one)) == keys_by_name(bundle_of(other))
-    mine, yours = values_of(one), values_of(other)
-    assert mine.keys() == yours.keys()
-    for name, value in mine.items():
-        if isinstance(value, np.ndarray):
-            assert value.tobytes() == yours[name].tobytes(), name
-    assert read_description(one) == read_description(other)
-    cards = [json.loads(Path(model, "assets.extra", "model_card.json").read_text()) for model in (one, other)]
-    assert cards[0] == cards[1]
 
 
 @pytest.mark.parametrize("case", CASES)
