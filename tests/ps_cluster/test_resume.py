@@ -74,12 +74,8 @@ def assert_same_state(one: Run, other: Run) -> None:
 @pytest.mark.parametrize(
     ("ps", "more"),
     [
-        (2, {"data__reader": "native"}),
-        pytest.param(
-            0,
-            {"data__reader": "tfio", "checkpoint__deltas": 3, "data__where": "price > -1.5"},
-            marks=pytest.mark.slow,
-        ),
+        pytest.param(2, {"data__reader": "native"}, marks=pytest.mark.slow),
+        (0, {"data__reader": "tfio", "checkpoint__deltas": 3, "data__where": "price > -1.5"}),
     ],
     ids=["two PS, native", "no PS, tfio, deltas, where"],
 )

@@ -59,14 +59,16 @@ def assert_nothing_is_left(run: Run, ports: list[int]) -> None:
 
 
 def run_json(run: Run) -> dict[str, Any]:
-    return json.loads((run.output / "run.json").read_text())
+    path = run.output / "run.json"  # not there for a moment while another run takes the folder over
+    return json.loads(path.read_text()) if path.exists() else {}
 
 
 # --- Killed processes ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("role", "index"), [("ps", 1), ("worker", 1), pytest.param("worker", 0, marks=pytest.mark.slow)]
+    ("role", "index"),
+    [("ps", 1), *(pytest.param("worker", index, marks=pytest.mark.slow) for index in (0, 1))],
 )
 def test_a_killed_process_ends_the_run_and_is_named(start: Callable[..., Run], role: str, index: int) -> None:
     run = start(**ENDLESS)
@@ -82,6 +84,7 @@ def test_a_killed_process_ends_the_run_and_is_named(start: Callable[..., Run], r
     assert_nothing_is_left(run, ports)
 
 
+@pytest.mark.slow
 def test_a_killed_launcher_takes_all_processes_with_it_and_the_folder_can_be_used_again(
     start: Callable[..., Run],
 ) -> None:
@@ -95,7 +98,7 @@ def test_a_killed_launcher_takes_all_processes_with_it_and_the_folder_can_be_use
     run.wait()
     assert_nothing_is_left(run, ports)
     again = start(**ENDLESS)
-    again.until(lambda: run_json(again)["pid"] == again.launcher.pid)
+    again.until(lambda: run_json(again).get("pid") == again.launcher.pid)
     again.until(lambda: len(again.processes()) > 1)
 
 

@@ -129,7 +129,9 @@ def test_doctor_makes_do_with_the_events_when_a_worker_does_not_answer(run: Run)
     assert sum(json.loads(told.stdout)["shares"].values()) == pytest.approx(1)
 
 
-@pytest.mark.parametrize(("flags", "below"), [((), "."), (("--worker", "1"), "worker-1")])
+@pytest.mark.parametrize(
+    ("flags", "below"), [((), "."), pytest.param(("--worker", "1"), "worker-1", marks=pytest.mark.slow)]
+)
 def test_a_trace_of_some_steps_opens_in_chrome(run: Run, flags: tuple[str, ...], below: str):
     told = command(run.folder, "trace", "job.yaml", "--steps", "2", *flags)
     assert told.returncode == 0, told.stderr
