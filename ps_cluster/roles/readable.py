@@ -47,6 +47,6 @@ def one_line(kind: str, message: str) -> str:
     if OTHERS_FAILED in told:
         return f"another worker has failed, and this one cannot go on ({OTHERS_FAILED})"
     lost = _PS.search(message)
-    if lost and kind in ("UnavailableError", "AbortedError"):
+    if lost and kind in ("UnavailableError", "AbortedError", "CancelledError"):  # the last: gRPC gave it up
         return f"PS {lost[1]} is lost: {text}"
     return text

@@ -75,7 +75,7 @@ def connect(membership: Membership, wait_seconds: float = 300.0, attempt: str = 
         except _BROKEN as error:
             if time.monotonic() > deadline:
                 raise RunError(
-                    f"worker {membership.index}: no connection to all PS held for a message within {wait_seconds:g} s: "
+                    f"worker {membership.index}: waited {wait_seconds:g} s for connections to all PS that hold: "
                     f"{error.message}"
                 ) from error
         time.sleep(_AGAIN_SECONDS)

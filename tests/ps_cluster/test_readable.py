@@ -29,6 +29,8 @@ def test_of_several_errors_the_first_is_told() -> None:
 def test_a_lost_ps_is_named() -> None:
     message = "Socket closed\nAdditional GRPC error information from remote target /job:ps/replica:0/task:1 while:\n:{}"
     assert one_line("UnavailableError", message) == "PS 1 is lost: UnavailableError: Socket closed"
+    cancelled = message.replace("Socket closed", "Cancelled")
+    assert one_line("CancelledError", cancelled) == "PS 1 is lost: CancelledError: Cancelled"
 
 
 def test_the_failure_of_another_worker_is_told_as_that() -> None:
