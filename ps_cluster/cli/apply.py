@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
 
     import_tensorflow(gpu=False, tfra=False)
     from ps_cluster.export.delta_apply import apply_delta
-    from ps_cluster.export.sharded_delta import apply_sharded_delta, is_sharded_delta
+    from ps_cluster.export.sharded_delta_apply import apply_sharded_delta, is_sharded_delta
     from ps_cluster.roles.readable import readable_errors
 
     apply = apply_sharded_delta if is_sharded_delta(args.delta) else apply_delta

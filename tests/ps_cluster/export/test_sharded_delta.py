@@ -17,7 +17,8 @@ from ps_cluster.export.delta_format import read_delta
 from ps_cluster.export.opened import open_model
 from ps_cluster.export.sharded import export_sharded
 from ps_cluster.export.sharded_client import DENSE, shard_name
-from ps_cluster.export.sharded_delta import apply_sharded_delta, export_sharded_delta
+from ps_cluster.export.sharded_delta import export_sharded_delta
+from ps_cluster.export.sharded_delta_apply import apply_sharded_delta
 from tests.ps_cluster.export.exported_job import Training, write_job, write_samples
 from tests.ps_cluster.export.same_exports import check_same
 from tests.ps_cluster.serving_inputs import serving_inputs
@@ -58,32 +59,38 @@ def test_a_delta_applied_is_the_whole_export_bit_for_bit(tmp_path: Path, deltas:
         apply_sharded_delta(delta)
 
 
-@pytest.fixture(scope="module")
-def with_delta(tmp_path_factory: pytest.TempPathFactory) -> tuple[Training, str]:
-    folder = tmp_path_factory.mktemp("job")
+def trained(folder: Path) -> tuple[Training, str]:
+    """A job with two checkpoints, the first of which is exported."""
     training = Training(folder)
-    write_samples(folder)
-    write_job(training.job_file, {})
     training.train(3)
     training.save()
     parent = os.path.join(training.job_file.output, "export-sharded")
     export_sharded(training.job_file, SHARDS, parent)
     training.train(2)
     training.save()
-    command = ["export", training.job_file.path, "--form", "sharded", "--since", "1", "--check", "--samples", "50"]
-    done = subprocess.run([sys.executable, "-m", "ps_cluster", *command], capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == os.path.join(parent, "delta-1-to-2")
     return training, parent
 
 
-def test_it_is_applied_by_the_command(with_delta: tuple[Training, str], tmp_path: Path) -> None:
-    parent = str(tmp_path / "served")
-    shutil.copytree(with_delta[1], parent)
-    command = [sys.executable, "-m", "ps_cluster", "apply", os.path.join(parent, "delta-1-to-2")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
-    assert (done.returncode, done.stdout.strip()) == (0, os.path.join(parent, DENSE, "2")), done.stderr
+@pytest.mark.slow
+def test_it_is_checked_and_applied_by_the_commands(tmp_path: Path) -> None:
+    training, parent = trained(tmp_path)
+    write_samples(tmp_path)
+    write_job(training.job_file, {})
+    delta, dense = os.path.join(parent, "delta-1-to-2"), os.path.join(parent, DENSE, "2")
+    export = ["export", training.job_file.path, "--form", "sharded", "--since", "1", "--check", "--samples", "50"]
+    for command, told in ((export, delta), (["apply", delta], dense)):
+        done = subprocess.run(
+            [sys.executable, "-m", "ps_cluster", *command], capture_output=True, text=True, timeout=600
+        )
+        assert (done.returncode, done.stdout.strip()) == (0, told), done.stderr
     assert [sorted(os.listdir(os.path.join(parent, name))) for name in NAMES] == [["1", "2"]] * 3
+
+
+@pytest.fixture(scope="module")
+def with_delta(tmp_path_factory: pytest.TempPathFactory) -> tuple[Training, str]:
+    training, parent = trained(tmp_path_factory.mktemp("job"))
+    export_sharded_delta(training.job_file, 1, parent)
+    return training, parent
 
 
 @pytest.mark.parametrize("damaged", ["shard-1-of-2/tables/user.changed", "dense/model/saved_model.pb"])
