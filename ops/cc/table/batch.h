@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "ops/cc/table/prefetch.h"
 #include "ops/cc/table/sub_table.h"
 #include "ops/cc/table/table_rules.h"
 
@@ -64,35 +65,54 @@ class HeldLatches {
   const BatchItem* let_go_;
 };
 
-// work(sub_table, item) for every item, under its sub-table's latch. Items pass three places one by one: at the first
-// their bucket is asked for, at the second their row and, by ahead(item), what else the work reads, at the third they
-// are worked on; so the memory always has lines to bring. Latches are taken in the
-// order of sub-tables, for the items between the first place and the third.
+// work(sub_table, item) for every item, under its sub-table's latch. Items move on in groups: their buckets on the way;
+// their rows and, by ahead(item), what else the work reads on the way; worked on. So the memory always has lines to
+// bring. Latches are taken in the order of sub-tables, for the items of these three groups.
 template <class Ahead, class Work>
 [[gnu::always_inline]] inline void WalkItems(SubTable* subs, const SlabShape* shapes, const BatchItem* begin,
                                              const BatchItem* end, const Walk& walk, const Ahead& ahead,
                                              const Work& work) {
-  constexpr int64_t kBucketsAhead = 24;
-  constexpr int64_t kRowsAhead = 24;
   HeldLatches latches(subs, begin);
-  const int64_t n = end - begin;
-  for (int64_t i = 0; i < n + kBucketsAhead + kRowsAhead; ++i) {
-    if (i < n) {
-      latches.Take(begin + i);
-      SubTable& sub = subs[begin[i].sub];
+  const auto seek = [&](const BatchItem* from, const BatchItem* to) {
+    PrefetchList<kPrefetchGroup> buckets;
+    for (const BatchItem* item = from; item != to; ++item) {
+      latches.Take(item);
+      SubTable& sub = subs[item->sub];
       if (walk.changes) sub.Sync();
-      sub.Seek(begin[i].hash);
+      buckets.Add(sub.Home(item->hash));
     }
-    const int64_t second = i - kBucketsAhead;
-    if (second >= 0 && second < n) {
-      const BatchItem& item = begin[second];
-      subs[item.sub].PrefetchRows(shapes, item.hash, walk.lines, walk.changes);
-      ahead(item);
+    buckets.Ask();
+  };
+  // The rows' first lines, which find their pages. The others follow while the group before is worked on: so many at
+  // once would only wait for one another.
+  PrefetchList<kPrefetchGroup> rows;
+  const auto fetch = [&](const BatchItem* from, const BatchItem* to) {
+    PrefetchList<kPrefetchGroup> bits;
+    rows.Clear();
+    for (const BatchItem* item = from; item != to; ++item) {
+      subs[item->sub].ForEachRowGuess(shapes, item->hash, [&](const void* row, const void* its_bits) {
+        rows.Add(row);
+        bits.Add(its_bits);
+      });
     }
-    const int64_t third = second - kRowsAhead;
-    if (third >= 0) {
-      work(&subs[begin[third].sub], begin[third]);
-      latches.LetGo(begin + third + 1);
+    rows.Ask();
+    if (walk.changes) bits.Ask();
+  };
+  const int64_t n = end - begin;
+  const int64_t num_groups = (n + kPrefetchGroup - 1) / kPrefetchGroup;
+  const auto at = [&](int64_t group) { return begin + std::min(n, group * kPrefetchGroup); };
+  for (int64_t g = 0; g < num_groups + 2; ++g) {
+    if (g < num_groups) seek(at(g), at(g + 1));
+    if (g < 1) continue;
+    fetch(at(g - 1), at(g));
+    const BatchItem* next = at(g - 1);
+    const BatchItem* item = g < 2 ? next : at(g - 2);
+    for (int i = 0; i < kPrefetchGroup; ++i) {
+      rows.AskRest(i, walk.lines);
+      if (next + i < at(g)) ahead(next[i]);
+      if (item + i >= next) continue;
+      work(&subs[item[i].sub], item[i]);
+      latches.LetGo(item + i + 1);
     }
   }
 }

@@ -109,7 +109,7 @@ void BucketIndex::Grow(const std::vector<std::pair<uint64_t, uint32_t>>& entries
   limit_ = std::max<int64_t>(1, static_cast<int64_t>(buckets_ * double{kBucketSlots} * kLoad));
   constexpr size_t kAhead = 8;
   for (size_t i = 0; i < entries.size(); ++i) {
-    if (i + kAhead < entries.size()) Seek(entries[i + kAhead].first);
+    if (i + kAhead < entries.size()) Prefetch(HomeOf(entries[i + kAhead].first));
     Insert(entries[i].first, entries[i].second);
   }
 }

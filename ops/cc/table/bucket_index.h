@@ -39,7 +39,7 @@ struct alignas(64) Bucket {
 static_assert(sizeof(Bucket) == 64, "a bucket is one cache line");
 
 // Of a 64-bit hash the lowest 8 bits give the tag and the 32 above them the bucket; the topmost 24 are free for the
-// choice of the sub-table. Changes need the sub-table's latch. `Seek` and `Match` may run beside them and then give
+// choice of the sub-table. Changes need the sub-table's latch. `HomeOf` and `Match` may run beside them and then give
 // any references, without ever leaving the index's memory.
 class BucketIndex {
  public:
@@ -55,12 +55,10 @@ class BucketIndex {
   bool full() const { return size_ >= limit_; }
   int64_t size() const { return size_; }
 
-  // Where the search for a hash begins, its line on the way.
-  const Bucket* Seek(uint64_t hash) const {
+  // Where the search for a hash begins.
+  const Bucket* HomeOf(uint64_t hash) const {
     const Directory* directory = directory_.load(std::memory_order_acquire);
-    const Bucket* bucket = directory->At(Home(hash, directory->buckets));
-    Prefetch(bucket);
-    return bucket;
+    return directory->At(Home(hash, directory->buckets));
   }
   // The first reference in a bucket that may be the key's, or kNone, and then whether it may lie in another one.
   static uint32_t Match(const Bucket* bucket, uint64_t hash, bool* elsewhere) {

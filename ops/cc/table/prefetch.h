@@ -15,6 +15,35 @@ inline void Prefetch(const void* at) {
 #endif
 }
 
+// Keys whose lines are asked for at once. A prefetch waits until its page is found, which takes as long as the line
+// where the table is far bigger than what the processor keeps of the page tables; several wait together only when they
+// lie close behind one another in the program. So a walk first writes down what a group of keys needs and then asks for
+// it in a loop of nothing else. More than ten keys ask for more lines than a core can wait for.
+constexpr int kPrefetchGroup = 8;
+
+template <int kMost>
+class PrefetchList {
+ public:
+  // Does nothing when the list is full.
+  void Add(const void* at) {
+    if (size_ < kMost) at_[size_++] = static_cast<const char*>(at);
+  }
+  void Clear() { size_ = 0; }
+  // The first line of each.
+  void Ask() const {
+    for (int i = 0; i < size_; ++i) Prefetch(at_[i]);
+  }
+  // The lines behind the first, `lines` in all; nothing where the list is shorter.
+  void AskRest(int i, int lines) const {
+    if (i >= size_) return;
+    for (int line = 1; line < lines; ++line) Prefetch(at_[i] + 64 * line);
+  }
+
+ private:
+  int size_ = 0;
+  const char* at_[kMost];
+};
+
 }  // namespace ps_cluster
 
 #endif  // PS_CLUSTER_OPS_TABLE_PREFETCH_H_

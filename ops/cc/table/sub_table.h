@@ -71,20 +71,19 @@ class alignas(64) SubTable {
   Latch latch;
 
   // --- Rows ------------------------------------------------------------------------------------------------------
-  const Bucket* Seek(uint64_t hash) const { return index_.Seek(hash); }
+  const Bucket* Home(uint64_t hash) const { return index_.HomeOf(hash); }
   // With the row class' shape. Without the latch only for a reference that was there when this began.
   const char* RowOf(const SlabShape& shape, uint32_t ref) const {
     return shape.At(bases_[ClassOf(ref)].load(std::memory_order_acquire), NumberOf(ref));
   }
 
-  // The lines of the rows that may be the key's; `bits`: also what a change touches beside them.
-  void PrefetchRows(const SlabShape* shapes, uint64_t hash, int lines, bool bits) const {
+  // guess(row, bits) for the rows that may be the key's, with what a change touches beside them.
+  template <class Guess>
+  void ForEachRowGuess(const SlabShape* shapes, uint64_t hash, const Guess& guess) const {
     index_.ForEachGuess(hash, [&](uint32_t ref) {
       const SlabShape& shape = shapes[ClassOf(ref)];
       char* const* const bases = bases_[ClassOf(ref)].load(std::memory_order_relaxed);
-      const char* const row = shape.At(bases, NumberOf(ref));
-      for (int i = 0; i < lines; ++i) Prefetch(row + 64 * i);
-      if (bits) Prefetch(shape.BitsAt(bases, NumberOf(ref)));
+      guess(shape.At(bases, NumberOf(ref)), shape.BitsAt(bases, NumberOf(ref)));
     });
   }
   char* RowOf(uint32_t ref) const { return slabs_[ClassOf(ref)].At(NumberOf(ref)); }
