@@ -62,7 +62,7 @@ class Runner:
         self._causes: dict[str, str] = {}
         self._plain_ends: dict[str, int] = {}
         self._advice: dict[str, Advice] = {}
-        self._ending = ""
+        self._ending = self._failed_job = ""
         self._at_once = False
         self._wishes = 0
         self._heeded = 0
@@ -271,6 +271,7 @@ class Runner:
         failed = [name for name, one in outcomes.items() if one is not None and one.status != COMPLETE]
         plain = [one for one in self._cluster.workloads if one.kind == "Pod" and not one.template.always]
         if failed:
+            self._failed_job = failed[0]
             self._ending = f"job {failed[0]} has failed"
         elif outcomes and all(outcomes.values()):
             self._ending = "all jobs are complete"
@@ -320,9 +321,8 @@ class Runner:
     # The end ----------------------------------------------------------------------------------------------------------
 
     def _failure(self) -> str | None:
-        for name, state in self._jobs.items():
-            if state.outcome is not None and state.outcome.status != COMPLETE:
-                return self._cause(f"job {name} {outcome_words(state.outcome)}", name)
+        if self._failed_job and (outcome := self._jobs[self._failed_job].outcome) is not None:
+            return self._cause(f"job {self._failed_job} {outcome_words(outcome)}", self._failed_job)
         if self._ending == STOPPED:
             open_jobs = [name for name, state in self._jobs.items() if state.outcome is None]
             return f"job {open_jobs[0]} is not complete" if open_jobs else None
