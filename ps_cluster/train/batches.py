@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -62,6 +63,7 @@ class LookAhead:
         # Without a stream one that is over tells what batches look like.
         first = reads[0] if reads else _nothing(spec)
         self._reader = open_reader(first.spec, first.plan)
+        self._batches: Iterator = _closed()
         try:
             self.element_spec: dict = self._reader.dataset.element_spec[0]
             self._batches = iter(self._reader.dataset)
@@ -131,6 +133,7 @@ class LookAhead:
     def close(self) -> None:
         """Ends the reading; may be called again."""
         self._reader.close()
+        self._let_go()
 
     def __enter__(self) -> LookAhead:
         return self
@@ -143,6 +146,13 @@ class LookAhead:
     def __iter__(self) -> Iterator[Batch]:
         while self.has_next:
             yield self.take()
+
+    def _let_go(self) -> None:
+        """Gives up the iterator, in another thread: its end waits for the thread by which tf.data tunes itself. That
+        sleeps up to a minute between two looks, and sometimes misses the word to end (TensorFlow 2.16; two minutes were
+        seen), while the other workers wait, or the grace period of a drained one runs out."""
+        held, self._batches = [self._batches], _closed()
+        threading.Thread(target=held.clear, name="end of an iterator", daemon=True).start()
 
     def _read(self) -> Batch | None:
         while True:
@@ -157,7 +167,7 @@ class LookAhead:
             self._open(number)
 
     def _open(self, number: int) -> None:
-        self._reader.close()
+        self.close()
         read = self._reads[number]
         self._reader = open_reader(read.spec, read.plan)
         self._batches = iter(self._reader.dataset)
@@ -192,6 +202,11 @@ class LookAhead:
                 raise cause from error
             raise RunError(str(cause)) from error
         return columns, info.numpy().tolist()
+
+
+def _closed() -> Iterator:
+    raise RuntimeError("the stream of batches was closed")
+    yield
 
 
 def _nothing(spec: ReadSpec) -> Read:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import queue
+import threading
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -139,3 +142,16 @@ def test_streams_may_be_appended_while_others_are_read_or_when_none_is_left(tmp_
         found += list(ahead)
     ids = np.concatenate([batch.columns["id"].numpy() for batch in found])
     assert ids.tolist() == [10 * number + index for number in range(3) for index in range(6)]
+
+
+@pytest.mark.parametrize("reader", ["tfio", "native"])
+def test_nobody_waits_for_the_end_of_an_iterator(tmp_path: Path, reader: str) -> None:
+    path = numbered(tmp_path / "a.orc", [10])
+    ended: queue.Queue[threading.Thread] = queue.Queue()
+    with ahead_of(spec_of(path, reader=reader)) as ahead:
+        ahead.take()
+        gone = weakref.ref(ahead._batches, lambda _: ended.put(threading.current_thread()))
+    assert ended.get(timeout=240) is not threading.current_thread()
+    assert gone() is None
+    with pytest.raises(RuntimeError, match="closed"):
+        ahead.take()
