@@ -193,8 +193,9 @@ class Runner:
         container, template = live.container, live.pod.workload.template
         live.asking.stop()
         message = container.message(code)
+        starved = container.out_of_memory()
         words = how_it_ended(code, container, template.container.memory_bytes)
-        if container.out_of_memory() and can_be_asked(live.pod):
+        if starved and can_be_asked(live.pod):
             role = template.container.argv[1]
             if role not in self._advice and not self._ending:
                 log = self._options.folder / "logs" / f"plan-{role}.log"
@@ -204,7 +205,7 @@ class Runner:
             live.link.close()
         live.container = live.link = live.asking = None
         live.is_ready = False
-        if line := last_line(message):
+        if not starved and (line := last_line(message)):  # it had no time for words
             words += f": {line}"
         if template.always and not live.deleted:
             long = now - live.began >= _LONG_RUN_SECONDS
