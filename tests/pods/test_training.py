@@ -202,7 +202,8 @@ def test_a_pod_outside_the_job_cannot_reach_the_ports_of_its_pods(tmp_path: Path
         }
         for namespace in ("default", "monitoring")
     ]
-    objects = "\n---\n".join([small(tmp_path), *map(json.dumps, outsiders)])
+    endless = small(tmp_path, training__epochs=100_000)
+    objects = "\n---\n".join([endless, *map(json.dumps, outsiders)])
     with running(tmp_path, objects) as trial:
         trial.until(lambda: trial.last().step > 5)
         words = {

@@ -149,9 +149,15 @@ def running(folder: Path, objects: str, *flags: str, back_off: float = 1.0) -> I
     try:
         yield trial
     finally:
-        if process.poll() is None:
-            process.send_signal(signal.SIGKILL)
-        process.wait()
+        for _ in range(2):  # the second time: at once
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.send_signal(signal.SIGTERM)
+                process.wait(timeout=1)
+        try:
+            process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def left(folder: Path) -> Sequence[str]:
