@@ -165,7 +165,8 @@ def _load(
             growth=found.growth,
             ids=None,
             source=f"{scanned.rows:,} rows of samples read"
-            + (f", ids within {found.relative_error:.1%}" if found.relative_error else ""),
+            + (f", ids within {found.relative_error:.1%}" if found.relative_error else "")
+            + (f"; {found.cycle.name}, {found.cycle.values} values" if found.cycle else ""),
             hot=found.hot,
         )
     else:

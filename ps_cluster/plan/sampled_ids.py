@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
 from data.scan.value_codes import mixed
-from ps_cluster.plan.curve import FEW, LARGEST, Growth, corrected, growth_of
+from ps_cluster.plan.arrivals import FEW
+from ps_cluster.plan.curve import Growth
+from ps_cluster.plan.fit import growth_of, mixed_growth_of
 
 _HOT = 512
+_LED = 0.97
 _SALT = np.uint64(0x5851F42D4C957F2D)
 
 
@@ -42,10 +45,53 @@ class Mixing:
         return min(max(self.window_rows, self.batch_rows) / max(self.total_rows, 1), 1.0)
 
 
+_NEVER = np.int64(2**61)
+
+
+@dataclass
+class _Told:
+    """Of each id, `[ids]`. first: row in which it came first. held: see `SampledIds._held_by`. begun, last: rows in
+    which its visits in a stripe begin and end."""
+
+    counts: np.ndarray
+    first: np.ndarray
+    held: np.ndarray
+    visits: np.ndarray
+    begun: np.ndarray
+    last: np.ndarray
+    led_visits: np.ndarray
+    led_begun: np.ndarray
+    led_last: np.ndarray
+
+    @staticmethod
+    def nothing(ids: int) -> _Told:
+        return _Told(**{one.name: np.zeros(ids, np.float64 if one.name == "held" else np.int64)
+                        for one in fields(_Told)})  # fmt: skip
+
+    def chosen(self, which: np.ndarray) -> _Told:
+        return _Told(**{name: values[which] for name, values in vars(self).items()})
+
+    def with_new(self, at: np.ndarray, new: _Told) -> _Told:
+        return _Told(**{name: np.insert(values, at, getattr(new, name)) for name, values in vars(self).items()})
+
+    def add(self, at: np.ndarray, more: _Told, together_rows: int) -> None:
+        """What the next rows tell of the ids at `at`."""
+        self.counts[at] += more.counts
+        self.held[at] += more.held
+        self.visits[at] += more.visits - (more.begun - self.last[at] <= together_rows)
+        self.last[at] = more.last
+        some = more.led_visits > 0
+        led = at[some]
+        self.led_visits[led] += more.led_visits[some] - (more.led_begun[some] - self.led_last[led] <= together_rows)
+        self.led_last[led] = more.led_last[some]
+
+
 class SampledIds:
     """Ids whose hash begins with `level` zero bits; the level rises when they are more than `limit`.
 
-    Of each: how often it came, where it came first, and how likely a batch holds it.
+    Of each: how often it came, where it came first, and how likely a batch holds it. Visits are counted twice: of all
+    features, and of those that lead. Lists repeat what the features that lead have shown before, as a history does;
+    where those have nearly all ids, their visits alone tell how ids grow.
     """
 
     def __init__(self, limit: int, mixing: Mixing):
@@ -55,48 +101,53 @@ class SampledIds:
         self.occurrences = 0
         self.rows = 0
         self._ids = np.zeros(0, np.int64)
-        self._counts = np.zeros(0, np.int64)
-        self._first = np.zeros(0, np.int64)
-        self._last_row = np.zeros(0, np.int64)
-        self._visits = np.zeros(0, np.int64)
-        self._held = np.zeros(0, np.float64)
+        self._of = _Told.nothing(0)
         self._hot: dict[int, int] = {}
         self._hot_occurrences = 0
-        self._half: Growth | None = None
 
-    def add(self, ids: np.ndarray, row: np.ndarray, rows: int, look_for_hot: bool) -> None:
-        """A stripe's ids int64 `[ids]`, and the row in it of each, ascending for each feature; it has `rows` rows."""
-        start, self.occurrences = self.occurrences, self.occurrences + len(ids)
-        start_row, self.rows = self.rows, self.rows + rows
+    def add(self, ids: np.ndarray, row: np.ndarray, leads: np.ndarray, rows: int, look_for_hot: bool) -> None:
+        """A stripe's ids int64 `[ids]`, and of each its row there, ascending for each feature, and whether its feature
+        leads; the stripe has `rows` rows."""
+        start, self.rows = self.rows, self.rows + rows
+        self.occurrences += len(ids)
         if look_for_hot:
             self._note_hot(ids)
         places = np.flatnonzero(self._picked(ids))
         if not len(places):
             return
         order = np.lexsort((row[places], ids[places]))
-        ids, row, places = ids[places][order], row[places][order], places[order]
+        places = places[order]
+        ids, row, leads = ids[places], row[places], leads[places]
         starts = np.flatnonzero(np.diff(ids, prepend=ids[0] - 1))
-        ends = np.append(starts[1:], len(ids))
         unit = row if self._mixing.window_rows else row // self._mixing.batch_rows
         other = np.ones(len(ids), bool)
         other[1:] = (ids[1:] != ids[:-1]) | (unit[1:] != unit[:-1])
         units = np.add.reduceat(other.astype(np.int64), starts)
-        apart = np.ones(len(ids), bool)
-        apart[1:] = (ids[1:] != ids[:-1]) | (row[1:] - row[:-1] > self._mixing.together_rows)
-        self._merge(
-            ids[starts],
-            ends - starts,
-            start + np.minimum.reduceat(places, starts),
-            self._held_by(units),
-            np.add.reduceat(apart.astype(np.int64), starts),
-            start_row + row[starts],
-            start_row + row[ends - 1],
-        )
+        told = _Told.nothing(len(starts))
+        told.counts = np.diff(np.append(starts, len(ids)))
+        told.first = start + row[starts]
+        told.held = self._held_by(units)
+        told.visits, told.begun, told.last = self._visits(ids, row + start, ids[starts])
+        told.led_visits, told.led_begun, told.led_last = self._visits(ids[leads], row[leads] + start, ids[starts])
+        self._merge(ids[starts], told)
         while len(self._ids) > self._limit:
             self.level += 1
-            self._keep(self._picked(self._ids))
-        if self._half is None and self.rows * 2 >= self._mixing.total_rows:
-            self._half = self._growth()
+            kept = self._picked(self._ids)
+            self._ids, self._of = self._ids[kept], self._of.chosen(kept)
+
+    def _visits(self, ids: np.ndarray, row: np.ndarray, every: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Visits of each of `every`, the rows in which the first begins and the last ends. ids, row: sorted."""
+        number = np.zeros(len(every), np.int64)
+        begun, last = np.full(len(every), _NEVER), np.full(len(every), -_NEVER)
+        if len(ids):
+            starts = np.flatnonzero(np.diff(ids, prepend=ids[0] - 1))
+            ends = np.append(starts[1:], len(ids)) - 1
+            apart = np.ones(len(ids), bool)
+            apart[1:] = (ids[1:] != ids[:-1]) | (row[1:] - row[:-1] > self._mixing.together_rows)
+            at = np.searchsorted(every, ids[starts])
+            number[at] = np.add.reduceat(apart.astype(np.int64), starts)
+            begun[at], last[at] = row[starts], row[ends]
+        return number, begun, last
 
     def _picked(self, ids: np.ndarray) -> np.ndarray:
         if not self.level:
@@ -113,38 +164,15 @@ class SampledIds:
         gives = -np.expm1(units / parts * np.log1p(-min(mixing.drawn, 1 - 1e-12)))
         return parts * np.log1p(-np.minimum(mixing.in_window * gives, 1 - 1e-12))
 
-    def _merge(
-        self,
-        ids: np.ndarray,
-        counts: np.ndarray,
-        first: np.ndarray,
-        held: np.ndarray,
-        visits: np.ndarray,
-        first_row: np.ndarray,
-        last_row: np.ndarray,
-    ) -> None:
+    def _merge(self, ids: np.ndarray, told: _Told) -> None:
         at = np.searchsorted(self._ids, ids)
         there = at < len(self._ids)
         there[there] = self._ids[at[there]] == ids[there]
-        self._counts[at[there]] += counts[there]
-        self._held[at[there]] += held[there]
-        goes_on = first_row[there] - self._last_row[at[there]] <= self._mixing.together_rows
-        self._visits[at[there]] += visits[there] - goes_on
-        self._last_row[at[there]] = last_row[there]
+        self._of.add(at[there], told.chosen(there), self._mixing.together_rows)
         new = ~there
         if new.any():
-            where = at[new]
-            self._ids = np.insert(self._ids, where, ids[new])
-            self._counts = np.insert(self._counts, where, counts[new])
-            self._first = np.insert(self._first, where, first[new])
-            self._held = np.insert(self._held, where, held[new])
-            self._visits = np.insert(self._visits, where, visits[new])
-            self._last_row = np.insert(self._last_row, where, last_row[new])
-
-    def _keep(self, kept: np.ndarray) -> None:
-        self._ids, self._counts = self._ids[kept], self._counts[kept]
-        self._first, self._held = self._first[kept], self._held[kept]
-        self._visits, self._last_row = self._visits[kept], self._last_row[kept]
+            self._ids = np.insert(self._ids, at[new], ids[new])
+            self._of = self._of.with_new(at[new], told.chosen(new))
 
     def _note_hot(self, ids: np.ndarray) -> None:
         some, counts = np.unique(ids, return_counts=True)
@@ -175,29 +203,21 @@ class SampledIds:
 
     def growth(self) -> Growth:
         """How ids grow with occurrences."""
-        found = self._growth()
-        if self._half is None or self._half.occurrences >= 0.75 * found.occurrences:
-            return found
-        return corrected(found, self._half, len(self._ids))
-
-    def _growth(self) -> Growth:
-        few = self._visits <= FEW
-        visits = int(self._visits[few].sum())
-        per_visit = float(self._counts[few].sum()) / visits if visits else 1.0
-        counts = np.minimum(self._visits, LARGEST)
-        late = self._first >= self.occurrences / 2
-        size = LARGEST + 1
-        return growth_of(
-            np.bincount(counts, minlength=size)[1:].tolist(),
-            np.bincount(counts[late], minlength=size)[1:].tolist(),
-            self.occurrences,
-            self.scale,
-            per_visit,
-        )
+        of, led = self._of, self._of.led_visits > 0
+        leads = bool(led.sum() >= _LED * len(led))
+        visits = of.led_visits[led] if leads else of.visits
+        counts, first = (of.counts[led], of.first[led]) if leads else (of.counts, of.first)
+        # Of an id that is hardly ever away for long, visits say nothing.
+        always = counts * float(self._mixing.together_rows) > self.rows
+        visits = np.where(always, np.maximum(counts, visits), visits)
+        few = visits <= FEW
+        together = float(counts[few].sum()) / max(float(visits[few].sum()), 1.0) if few.any() else 1.0
+        scale = self.scale * len(self._ids) / max(len(visits), 1)
+        return growth_of(visits, first / max(self.rows, 1), self.occurrences, scale, max(together, 1.0))
 
     def at_least(self, threshold: int) -> float:
         """Ids that came so often."""
-        return float(np.count_nonzero(self._counts >= threshold)) * self.scale
+        return float(np.count_nonzero(self._of.counts >= threshold)) * self.scale
 
     def in_a_batch(self) -> float:
         """Expected number of different ids in a worker's batch, if the log were what was read."""
@@ -205,18 +225,17 @@ class SampledIds:
             return 0.0
         mixing = self._mixing
         if not mixing.window_rows:
-            return float(self._held.sum()) * self.scale * min(mixing.batch_rows / self.rows, 1.0)
-        return float(-np.expm1(self._held).sum()) * self.scale
+            return float(self._of.held.sum()) * self.scale * min(mixing.batch_rows / self.rows, 1.0)
+        return float(-np.expm1(self._of.held).sum()) * self.scale
 
     def mixed_growth(self) -> Growth:
         """How ids grow with occurrences if all rows of the log were mixed, so that none come together."""
-        counts = np.bincount(np.minimum(self._counts, LARGEST), minlength=LARGEST + 1)[1:]
-        return growth_of(counts.tolist(), [0] * LARGEST, self.occurrences, self.scale)
+        return mixed_growth_of(self._of.counts, self.occurrences, self.scale)
 
     def in_a_mixed_batch(self) -> float:
         """The same if all rows that were read were mixed before."""
         share = min(self._mixing.batch_rows / max(self.rows, 1), 1 - 1e-12)
-        return float(-np.expm1(self._counts * np.log1p(-share)).sum()) * self.scale
+        return float(-np.expm1(self._of.counts * np.log1p(-share)).sum()) * self.scale
 
     def hot(self, most: int) -> list[tuple[int, float]]:
         """The most frequent ids with their shares of all occurrences, from the stripes that were looked at."""

@@ -18,7 +18,8 @@ from ps_cluster.job.resolve import JobFile, column_of, table_name, tables_of, ti
 from ps_cluster.job.samples import read_spec
 from ps_cluster.job.sampling import DAY_UNITS, sampling_of
 from ps_cluster.job.schema import DenseFeature
-from ps_cluster.plan.curve import Growth
+from ps_cluster.plan.calendar import CalendarColumn, Cycle
+from ps_cluster.plan.curve import Growth, all_of
 from ps_cluster.plan.sampled_ids import Mixing, SampledIds
 
 MOST_IDS = 2**21
@@ -36,7 +37,7 @@ class ScannedTable:
 
     occurrences_per_row: ids looked up for a row. different: seen in the pass. ids_in_a_batch: expected different ids in
     a worker's batch. relative_error: of the numbers of ids, in 95 of 100 cases. hot: the most frequent ids with their
-    shares of the occurrences.
+    shares of the occurrences. cycle: the part of the calendar that all ids are, else None.
     """
 
     occurrences: int
@@ -46,6 +47,7 @@ class ScannedTable:
     relative_error: float
     growth: Growth
     hot: tuple[tuple[int, float], ...]
+    cycle: Cycle | None = None
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,7 @@ def scan(job_file: JobFile, paths: Sequence[str], share: float = 1.0, progress: 
     seen = {name: SampledIds(limit, mixing) for name in names}
     by_table = {name: [feature for feature in features if table_name(feature) == name] for name in names}
     lengths = dict.fromkeys((feature.name for feature in features if feature.kind == "id_list"), 0)
+    calendars = {name: CalendarColumn() for name, uses in by_table.items() if job.data.time and len(uses) == 1}
     reader = PartReader(spec)
     read = kept = decoded_bytes = 0
     times: list[int] = []
@@ -111,13 +114,20 @@ def scan(job_file: JobFile, paths: Sequence[str], share: float = 1.0, progress: 
         for name, uses in by_table.items():
             ids, places = zip(*(values[column_of(feature).name] for feature in uses)) if uses else ((), ())
             if uses:
-                seen[name].add(np.concatenate(ids), np.concatenate(places), rows.num_rows, number % _HOT_STRIPES == 0)
+                leads = np.repeat([feature.kind == "id" for feature in uses], [len(some) for some in ids])
+                seen[name].add(
+                    np.concatenate(ids), np.concatenate(places), leads, rows.num_rows, number % _HOT_STRIPES == 0
+                )
         for name in lengths:
             feature = next(one for one in features if one.name == name)
             lengths[name] += len(values[column_of(feature).name][0])
         if job.data.time is not None and rows.num_rows:
             column = rows.column(job.data.time.column).to_numpy(zero_copy_only=False)
             times += [int(column.min()), int(column.max())]
+            seconds = (column * (86_400 / DAY_UNITS[job.data.time.unit])).astype(np.int64)
+            for name, calendar in calendars.items():
+                ids, places = values[column_of(by_table[name][0]).name]
+                calendar.add(ids, seconds[places])
         if progress:
             progress(read, wanted)
     if not kept:
@@ -136,7 +146,10 @@ def scan(job_file: JobFile, paths: Sequence[str], share: float = 1.0, progress: 
         stored_row_bytes=checked.summary.file_bytes / total,
         row_bytes=decoded_bytes / kept + 4 * (1 + dense),
         elements={name: count / kept for name, count in lengths.items()},
-        tables={name: _table(seen[name], kept, job.training.batch_size, whole_log=wanted == total) for name in names},
+        tables={
+            name: _table(seen[name], calendars.get(name), kept, job.training.batch_size, whole_log=wanted == total)
+            for name in names
+        },
     )
 
 
@@ -150,8 +163,13 @@ def _ids(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     return ids, np.repeat(np.arange(len(array)), np.diff(offsets))
 
 
-def _table(seen: SampledIds, rows: int, batch_rows: int, whole_log: bool) -> ScannedTable:
+def _table(
+    seen: SampledIds, calendar: CalendarColumn | None, rows: int, batch_rows: int, whole_log: bool
+) -> ScannedTable:
     growth = seen.growth()
+    cycle = calendar.cycle() if calendar else None
+    if cycle is not None:
+        growth = all_of(cycle.values, growth.occurrences)
     per_row = seen.occurrences / rows
     in_a_batch = seen.in_a_batch()
     if not whole_log:
@@ -167,4 +185,5 @@ def _table(seen: SampledIds, rows: int, batch_rows: int, whole_log: bool) -> Sca
         relative_error=seen.relative_error,
         growth=growth,
         hot=tuple(itertools.islice(seen.hot(_HOT), _HOT)),
+        cycle=cycle,
     )

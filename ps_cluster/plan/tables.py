@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from ps_cluster.plan import native_memory as native
+from ps_cluster.plan.curve import Growth
 from ps_cluster.plan.figure import Figure, figure, given, total
 from ps_cluster.plan.types import Cluster, TableLoad, TableShape
 
@@ -25,6 +27,7 @@ def rows_figures(shape: TableShape, load: TableLoad, rows: float, cluster: Clust
         found["ids"] = given("ids", "ids", load.ids or 0, load.source)
     else:
         found["ids"] = _reached(load, occurrences, 1)
+        found |= _range(load.growth, found["ids"], occurrences)
     found["rows"] = _admitted(shape, load, found["ids"], occurrences, cluster)
     found["rows"] = _not_evicted(shape, load, found["rows"], occurrences, cluster)
     if shape.admission == "exact" and shape.threshold > 1:
@@ -36,20 +39,40 @@ def rows_figures(shape: TableShape, load: TableLoad, rows: float, cluster: Clust
     return found
 
 
-def _reached(load: TableLoad, occurrences: Figure, times: float) -> Figure:
+def _reached(load: TableLoad, occurrences: Figure, threshold: int) -> Figure:
     assert load.growth is not None
-    visits = load.growth.visits(int(times))
     together = f", {load.growth.per_visit:.3g} of an id at once" if load.growth.per_visit > 1.2 else ""
     return figure(
         "ids",
-        "ids_at_least(occurrences, times, rates, ids, new)",
+        _IDS,
         f"{load.source}; fitted to {load.growth.occurrences:,.0f} occurrences{together}",
         occurrences=occurrences,
-        times=visits,
-        rates=load.growth.rates,
-        ids=load.growth.ids,
-        new=load.growth.new_at_least(visits),
+        **_of(load.growth, threshold),
     )
+
+
+_IDS = "share * ids_at_least(occurrences, times, rates, ids, born, new)"
+
+
+def _of(growth: Growth, threshold: int) -> dict[str, Any]:
+    """Inputs of `_IDS`."""
+    times = growth.times(threshold)
+    return {
+        "share": growth.share(growth.visits(threshold)), "times": times, "rates": growth.rates, "ids": growth.ids,
+        "born": growth.born, "new": growth.new_at_least(times),
+    }  # fmt: skip
+
+
+def _range(growth: Growth, ids: Figure, occurrences: Figure) -> dict[str, Figure]:
+    """Within which the ids should lie: the farther from what was read, the wider."""
+    far = figure("", "max(log(max(occurrences, 1) / max(read, 1)) / log(10), 0)", "powers of ten beyond what was read",
+                 occurrences=occurrences, read=growth.occurrences)  # fmt: skip
+    return {
+        "ids_at_least": figure("ids", "max(ids * low ** far, min(ids, seen))", "19 of 20 logs should have more",
+                               ids=ids, low=growth.low, far=far, seen=growth.different),
+        "ids_at_most": figure("ids", "ids * high ** far", "19 of 20 logs should have fewer", ids=ids,
+                              high=growth.high, far=far),
+    }  # fmt: skip
 
 
 def _times(threshold: int, cluster: Cluster) -> int:
@@ -65,10 +88,9 @@ def _admitted(shape: TableShape, load: TableLoad, ids: Figure, occurrences: Figu
     if shape.admission == "probability":
         return figure(
             "rows",
-            "ids_at_least(occurrences * epochs * probability, 1, rates, ids, new)",
+            _IDS.replace("occurrences", "occurrences * epochs * probability"),
             "each occurrence gives the id its row with that probability",
-            occurrences=occurrences, epochs=cluster.epochs, probability=shape.probability,
-            rates=load.growth.rates, ids=load.growth.ids, new=load.growth.new_at_least(1),
+            occurrences=occurrences, epochs=cluster.epochs, probability=shape.probability, **_of(load.growth, 1),
         )  # fmt: skip
     reached = _reached(load, occurrences, _times(shape.threshold, cluster))
     if shape.admission == "exact":
@@ -95,10 +117,9 @@ def _not_evicted(shape: TableShape, load: TableLoad, rows: Figure, occurrences: 
         least = max(shape.min_frequency, 1.0) if "decayed" in words else 1.0
         rows = figure(
             "rows",
-            "min(rows, ids_at_least(window_rows * ids_per_row, times, rates, ids, new))",
+            f"min(rows, {_IDS.replace('occurrences', 'window_rows * ids_per_row')})",
             f"{words}; any stretch of the log is taken to be like its beginning",
-            rows=rows, window_rows=window, ids_per_row=load.occurrences_per_row, times=least,
-            rates=load.growth.rates, ids=load.growth.ids, new=load.growth.new_at_least(int(least)),
+            rows=rows, window_rows=window, ids_per_row=load.occurrences_per_row, **_of(load.growth, int(least)),
         )  # fmt: skip
     return rows
 

@@ -40,7 +40,7 @@ def seen_in(ids: np.ndarray, limit: int = 2**20, mixing: Mixing | None = None) -
     seen = SampledIds(limit, mixing or Mixing(1024, 65_536, 2, len(ids)))
     for start in range(0, len(ids), STRIPE):
         some = ids[start : start + STRIPE]
-        seen.add(some, np.arange(len(some)), len(some), look_for_hot=True)
+        seen.add(some, np.arange(len(some)), np.ones(len(some), bool), len(some), look_for_hot=True)
     return seen
 
 
@@ -104,7 +104,8 @@ def test_ids_at_least_is_a_sum_over_poisson_variables() -> None:
     rates, ids = np.array([0.5, 3.0, 40.0]), np.array([10.0, 5.0, 2.0])
     for threshold in (1, 2, 7, 39):
         drawn = random.poisson(rates, (200_000, 3)) >= threshold
-        assert ids_at_least(1.0, threshold, rates, ids, 0.25) == pytest.approx(drawn.mean(0) @ ids + 0.25, abs=0.03)
-    assert ids_at_least(0.0, 1, rates, ids, 0.25) == 0.0
-    assert ids_at_least(1e6, 1000, [1.0], [4.0], 0.0) == pytest.approx(4.0)
-    assert ids_at_least(10.0, 1000, [1.0], [4.0], 0.0) == pytest.approx(0.0)
+        told = ids_at_least(1.0, threshold, rates, ids, np.zeros(3), 0.25)
+        assert told == pytest.approx(drawn.mean(0) @ ids + 0.25, abs=0.03)
+    assert ids_at_least(0.0, 1, rates, ids, np.zeros(3), 0.25) == 0.0
+    assert ids_at_least(1e6, 1000, [1.0], [4.0], [0.0], 0.0) == pytest.approx(4.0)
+    assert ids_at_least(10.0, 1000, [1.0], [4.0], [0.0], 0.0) == pytest.approx(0.0)
