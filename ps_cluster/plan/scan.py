@@ -126,8 +126,8 @@ def scan(job_file: JobFile, paths: Sequence[str], share: float = 1.0, progress: 
             times += [int(column.min()), int(column.max())]
             seconds = (column * (86_400 / DAY_UNITS[job.data.time.unit])).astype(np.int64)
             for name, calendar in calendars.items():
-                ids, places = values[column_of(by_table[name][0]).name]
-                calendar.add(ids, seconds[places])
+                some, where = values[column_of(by_table[name][0]).name]
+                calendar.add(some, seconds[where])
         if progress:
             progress(read, wanted)
     if not kept:

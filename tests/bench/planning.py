@@ -1,4 +1,4 @@
-"""A plan against what then happens: rows, resident memory and bytes on the wire of four jobs on real PS processes.
+"""A plan against what then happens: rows, resident memory and bytes on the wire of jobs on real PS processes.
 
 `rows_JOB`, `memory_JOB`, `network_JOB`: the plan is made from the first tenth of the log, and the log's rows from its
 footers; then all of it is put through the store and saved. `ratio` is 5 % over the relative error, so above 1 is within
@@ -19,8 +19,9 @@ from ps_cluster.job.load import load_job
 from ps_cluster.plan.constants import load as load_constants
 from ps_cluster.plan.facts import facts_of, scan_of
 from ps_cluster.plan.plan import Plan, plan_of
+from ps_cluster.plan.scan import Scan
 from ps_cluster.plan.types import Dense, Facts
-from tests.bench.planning_jobs import LOADS, write
+from tests.bench.planning_jobs import LOADS, write_job, write_log
 from tests.bench.planning_run import measure
 from tests.bench.reporting import Result, run_cases
 
@@ -29,14 +30,33 @@ LIMIT = 0.05
 
 
 @functools.cache
-def run(name: str, rows: int, ps: int) -> tuple[Facts, Plan, dict[str, Any]]:
-    """The plan of a job, and what its run told."""
-    with tempfile.TemporaryDirectory(prefix="planning-") as folder:
-        path = write(Path(folder), name, rows, ps)
-        job_file = load_job(str(path))
-        scanned = scan_of(job_file, [], folder, SHARE, None)
-        facts = facts_of(job_file, scanned, load_constants(None), dense=Dense(1, 2, 1.0, 1))
-        return facts, plan_of(facts, ps), measure(path, Path(folder) / "saved")
+def _log(name: str, rows: int) -> tempfile.TemporaryDirectory[str]:
+    folder = tempfile.TemporaryDirectory(prefix="planning-")
+    write_log(Path(folder.name), name, rows)
+    return folder
+
+
+@functools.cache
+def predicted(name: str, rows: int, ps: int) -> tuple[Facts, Plan]:
+    """The plan of a job, from the first part of its log."""
+    folder = _log(name, rows).name
+    job_file = load_job(str(write_job(Path(folder), name, ps)))
+    facts = facts_of(job_file, _scanned(name, rows), load_constants(None), dense=Dense(1, 2, 1.0, 1))
+    return facts, plan_of(facts, ps)
+
+
+@functools.cache
+def _scanned(name: str, rows: int) -> Scan | None:
+    folder = _log(name, rows).name
+    return scan_of(load_job(str(write_job(Path(folder), name, 1))), [], folder, SHARE, None)
+
+
+@functools.cache
+def measured(name: str, rows: int, ps: int) -> dict[str, Any]:
+    """What its run told."""
+    folder = Path(_log(name, rows).name)
+    with tempfile.TemporaryDirectory(prefix="planning-saved-") as saved:
+        return measure(write_job(folder, name, ps), Path(saved) / "saved")
 
 
 def rows_pairs(plan: Plan, told: dict[str, Any]) -> dict[str, tuple[float, float]]:
@@ -70,7 +90,9 @@ def _case(what: str, name: str, full: bool) -> Result:
     load = LOADS[name]
     pairs: dict[str, tuple[float, float]] = {}
     for ps in (2, 3) if full else (2,):
-        facts, plan, told = run(name, load.full_rows if full else load.rows, ps)
+        rows = load.full_rows if full else load.rows
+        facts, plan = predicted(name, rows, ps)
+        told = measured(name, rows, ps)
         found = {
             "rows": lambda p=plan, t=told: rows_pairs(p, t),
             "memory": lambda f=facts, p=plan, t=told: memory_pairs(f, p, t),
@@ -78,11 +100,11 @@ def _case(what: str, name: str, full: bool) -> Result:
         }[what]()
         pairs |= {f"{key} on {ps} PS": pair for key, pair in found.items()}
     worst = max(pairs, key=lambda key: abs(pairs[key][0] / pairs[key][1] - 1))
-    predicted, real = pairs[worst]
-    error = abs(predicted / real - 1)
+    told_before, real = pairs[worst]
+    error = abs(told_before / real - 1)
     return Result(
         case=f"{what}_{name}",
-        ours=predicted,
+        ours=told_before,
         theirs=real,
         unit={"rows": "rows", "memory": "B", "network": "B"}[what],
         ratio=LIMIT / max(error, 1e-6),

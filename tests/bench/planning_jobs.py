@@ -1,9 +1,9 @@
-"""Four jobs whose tables need different things of a plan, and logs of any length for them."""
+"""Jobs whose tables need different things of a plan, and logs of any length for them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,15 @@ _SHUFFLE_ROWS = 65_536
 
 @dataclass(frozen=True)
 class Load:
-    """One of the jobs. columns: what a block of rows holds, by name; of shape `[rows]` or `[rows, items]`."""
+    """One of the jobs. columns: what a block of rows holds, by name, given the
+    share of the log before it; of shape `[rows]` or `[rows, items]`. sparse: optimiser of the tables."""
 
     features: list[dict[str, Any]]
     tables: dict[str, dict[str, Any]]
-    columns: Callable[[np.random.Generator, int], Mapping[str, np.ndarray]]
+    columns: Callable[[np.random.Generator, int, float], Mapping[str, np.ndarray]]
     rows: int
     full_rows: int
+    sparse: Mapping[str, Any] = field(default_factory=lambda: _ADAM)
 
 
 def zipf(random: np.random.Generator, exponent: float, ids: int, shape: int | tuple[int, int]) -> np.ndarray:
@@ -42,7 +44,7 @@ def zipf(random: np.random.Generator, exponent: float, ids: int, shape: int | tu
         return np.minimum(ranks.astype(np.int64), ids) * np.int64(-7046029254386353131)
 
 
-def _few_big(random: np.random.Generator, rows: int) -> Mapping[str, np.ndarray]:
+def _few_big(random: np.random.Generator, rows: int, _: float) -> Mapping[str, np.ndarray]:
     return {
         "user": zipf(random, 0.6, 3_000_000, rows),
         "item": zipf(random, 0.9, 1_500_000, rows),
@@ -53,16 +55,25 @@ def _few_big(random: np.random.Generator, rows: int) -> Mapping[str, np.ndarray]
 _SMALL = 16
 
 
-def _many_small(random: np.random.Generator, rows: int) -> Mapping[str, np.ndarray]:
+def _many_small(random: np.random.Generator, rows: int, _: float) -> Mapping[str, np.ndarray]:
     return {f"field_{n}": zipf(random, 0.3 + 0.05 * n, 20_000 + 4_000 * n, rows) for n in range(_SMALL)}
 
 
-def _long_tail(random: np.random.Generator, rows: int) -> Mapping[str, np.ndarray]:
+def _long_tail(random: np.random.Generator, rows: int, _: float) -> Mapping[str, np.ndarray]:
     return {"word": zipf(random, 0.8, 4_000_000, (rows, 8))}
 
 
-def _tiers(random: np.random.Generator, rows: int) -> Mapping[str, np.ndarray]:
+def _tiers(random: np.random.Generator, rows: int, _: float) -> Mapping[str, np.ndarray]:
     return {"author": zipf(random, 0.8, 2_000_000, (rows, 4))}
+
+
+def _growing(random: np.random.Generator, rows: int, done: float) -> Mapping[str, np.ndarray]:
+    """A catalogue of which a third is there from the beginning, and pages that are looked at for a while."""
+    video = zipf(random, 0.7, 60_000, rows)
+    born = 1.5 * (video.view(np.uint64) % np.uint64(1_000_003)).astype(np.float64) / 1_000_003 - 0.5
+    first = zipf(random, 0.7, 1_000, rows)
+    page = zipf(random, 1.1, 20_000, (rows, 2)) + np.int64(done * 40)
+    return {"video": np.where(born <= done, video, first), "page": page}
 
 
 LOADS: Mapping[str, Load] = {
@@ -94,11 +105,22 @@ LOADS: Mapping[str, Load] = {
         rows=245_760,
         full_rows=5_998_592,
     ),
+    "growing": Load(
+        [{"name": "video", "kind": "id", "table": "videos"}, {"name": "page", "kind": "id_list", "table": "pages"}],
+        {
+            "videos": {"dim": 96, "values": "bfloat16"},
+            "pages": {"dim": 32, "admission": {"kind": "bloom", "threshold": 3, "capacity": 200_000, "error": 0.01}},
+        },
+        _growing,
+        rows=245_760,
+        full_rows=1_998_848,
+        sparse={"name": "adagrad", "learning_rate": 0.01},
+    ),
 }
 
 
-def write(folder: Path, name: str, rows: int, ps: int) -> Path:
-    """Writes the log and the job file of a job; returns the job file's path."""
+def write_log(folder: Path, name: str, rows: int) -> None:
+    """Writes the log of a job, `log.orc`."""
     load = LOADS[name]
     random = np.random.default_rng(7)
     schema: pa.Schema | None = None
@@ -106,7 +128,7 @@ def write(folder: Path, name: str, rows: int, ps: int) -> Path:
     done = 0
     while done < rows:
         count = min(_BLOCK, rows - done)
-        arrays = {key: _array(value) for key, value in load.columns(random, count).items()}
+        arrays = {key: _array(value) for key, value in load.columns(random, count, done / rows).items()}
         arrays["label"] = pa.array(random.integers(0, 2, count).astype(np.int8))
         batch = pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
         if writer is None:
@@ -116,18 +138,23 @@ def write(folder: Path, name: str, rows: int, ps: int) -> Path:
         done += count
     assert writer is not None
     writer.__exit__(None, None, None)
+
+
+def write_job(folder: Path, name: str, ps: int) -> Path:
+    """Writes the job file beside the log; returns its path."""
+    load = LOADS[name]
     job = {
         "name": name.replace("_", "-"),
         "data": {"train": ["log.orc"], "label": "label", "shuffle_rows": _SHUFFLE_ROWS, "reader": "native"},
         "features": load.features,
         "tables": load.tables,
         "model": _MODEL,
-        "optimizers": {"sparse": _ADAM, "dense": _ADAM},
+        "optimizers": {"sparse": dict(load.sparse), "dense": _ADAM},
         "training": {"batch_size": 2048},
         "cluster": {"ps": ps, "workers": 1},
         "output": "out",
     }
-    path = folder / "job.yaml"
+    path = folder / f"job-{ps}.yaml"
     path.write_text(yaml.safe_dump(job, sort_keys=False))
     return path
 
