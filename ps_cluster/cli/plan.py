@@ -56,8 +56,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--calibrate",
         action="store_true",
-        help="measure this machine's constants first, about a minute, and store "
-        "them at --constants or in ~/.cache/ps-cluster",
+        help="measure this machine's constants first, with the job's model where one is given, "
+        "about a minute, and store them at --constants or in ~/.cache/ps-cluster",
     )
     parser.add_argument("--check", metavar="REPORT", help="compare the plan with the report of a finished run")
     parser.add_argument("--from-report", metavar="REPORT", help="plan from the rows that a finished run had")
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
         from ps_cluster.plan.calibrate import calibrate
 
         path = args.constants or constants.default_path()
-        calibrate(path)
+        calibrate(path, load_job(args.job).job if args.job is not None else None)
         if args.job is None:
             return 0
     known = constants.load(args.constants)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import os
 import platform
 import subprocess
@@ -17,17 +18,18 @@ import numpy as np
 import psutil
 
 from ps_cluster.errors import RunError
+from ps_cluster.job.schema import Job
 from ps_cluster.plan.constants import store
 
-_ROWS = 1_500_000
-_BATCH = 8_192
-_ROUNDS = 24
-_START_SECONDS = 180.0
-_WIDE, _NARROW = 64, 8
+_BATCH = 1024
+_START_SECONDS = 400.0
 
 
-def calibrate(path: str) -> None:
-    """Measures and stores the constants at `path`; tells on standard error what was found. Raises RunError."""
+def calibrate(path: str, job: Job | None = None) -> None:
+    """Measures and stores the constants at `path`; tells on standard error what was found. Raises RunError.
+
+    job: whose model and batch are measured in place of a small DeepFM's.
+    """
     from ps_cluster.quiet import import_tensorflow
 
     started = time.monotonic()
@@ -35,9 +37,8 @@ def calibrate(path: str) -> None:
     found: dict[str, float] = {}
     for title, measure in (
         ("samples", _reading),
-        ("dense model", _dense),
-        ("native table", _table),
-        ("PS process", _ps),
+        ("dense model", lambda tf: _dense(tf, job)),
+        ("PS and worker", _ps),
     ):
         before = time.monotonic()
         some = measure(tf)
@@ -110,87 +111,60 @@ def _reading(tf: Any) -> dict[str, float]:
     return {"read_row_seconds": max(seconds[2] - 16 * byte, 1e-8), "read_byte_seconds": byte}
 
 
-def _dense(tf: Any) -> dict[str, float]:
-    """The rate of a large product on one core, and the share of it that a small ranker's training reaches."""
+def _dense(tf: Any, job: Job | None) -> dict[str, float]:
+    """The rate of a large product on one core, and the share of it that training a ranker reaches, with its lists of
+    one item."""
     from models.build import build_model
-    from models.config import DeepFMConfig
     from models.flops import TRAINING, forward_flops
-    from models.inputs import InputSpec
 
-    size, batch = 1024, 1024
+    size = 1024
     matrix = tf.random.stateless_uniform([size, size], [1, 2])
     product = tf.function(lambda: tf.matmul(matrix, matrix)[-1, -1], autograph=False)
     peak = 2.0 * size**3 / _cpu_seconds(lambda: product().numpy(), 4)
-    config = DeepFMConfig(name="deepfm", hidden=[256, 128])
-    inputs = [InputSpec(f"v{n}", "vector", 16) for n in range(16)]
+    config, inputs, batch = _model(job)
     model = build_model(config, inputs, 1)
-    vectors = {one.name: tf.random.stateless_uniform([batch, one.dim], [1, n]) for n, one in enumerate(inputs)}
+    values = {one.name: _value(tf, one, batch, number) for number, one in enumerate(inputs)}
+    floats = [one for one in tf.nest.flatten(values, expand_composites=True) if one.dtype.is_floating]
 
     @tf.function(autograph=False)
     def step() -> Any:
         with tf.GradientTape() as tape:
-            tape.watch(vectors)
-            loss = tf.reduce_mean(model(vectors, training=True))
-        gradients, _ = tape.gradient(loss, [model.trainable_variables, vectors])
+            tape.watch(floats)
+            loss = tf.reduce_mean(model(values, training=True))
+        gradients, _ = tape.gradient(loss, [model.trainable_variables, floats])
         for weight, gradient in zip(model.trainable_variables, gradients):
-            weight.assign_sub(0.01 * gradient)
+            if gradient is not None:
+                weight.assign_sub(0.01 * gradient)
         return loss
 
-    flops = TRAINING * forward_flops(config, inputs, training=True).of(batch, {})
+    of_row = forward_flops(config, inputs, training=True)
+    flops = TRAINING * of_row.of(batch, dict.fromkeys(of_row.per_element, float(batch)))
     reached = flops / _cpu_seconds(lambda: step().numpy(), 8)
     return {"dense_flops": peak, "dense_share": min(reached / peak, 1.0)}
 
 
-def _table(tf: Any) -> dict[str, float]:
-    """Pulls and pushes on tables of two widths that are larger than the caches."""
-    from ops import embedding as ops
-    from ops import table as native
+def _model(job: Job | None) -> tuple[Any, list[Any], int]:
+    """Configuration, inputs and rows of a batch."""
+    from models.config import DeepFMConfig
+    from models.inputs import InputSpec
+    from ps_cluster.job.resolve import inputs_of
 
-    found: dict[int, tuple[float, float]] = {}
-    random = np.random.default_rng(0)
-    for dim in (_NARROW, _WIDE):
-        rows = _ROWS if dim == _NARROW else _ROWS // 4
-        layout = ops.RowLayout(
-            tiers=(ops.Tier(dim),), engine="native", value_type="float32", optimizer="adam",
-            optimizer_settings=(0.9, 0.999, 1e-7, 0.0), salts=(1,), initial_kinds=(0,), initial_scales=(0.0,),
-            admissions=(ops.Admission(),), evictions=(ops.Eviction(),), seed=1,
-        )  # fmt: skip
-        name = f"calibrate-{os.getpid()}-{dim}"
-        handle = native.create(name, native.config_of(layout, 0))
+    if job is not None:
+        return job.model, list(inputs_of(job)), job.training.batch_size
+    return DeepFMConfig(name="deepfm", hidden=[256, 128]), [InputSpec(f"v{n}", "vector", 16) for n in range(16)], _BATCH
 
-        def request(ids: np.ndarray, step: int, layout=layout) -> Any:
-            header = ops.request_header(0, tf.constant(step, tf.int64), tf.constant(1, tf.int64), tf.constant(0.01))
-            return ops.route_ids(header, [tf.constant(ids, tf.int64)], [0], layout.salts, 1)[0][0]
 
-        for start in range(0, rows, 65_536):
-            asked = request(np.arange(start, min(start + 65_536, rows)), 1 + start)
-            size = min(65_536, rows - start)
-            ops.push([handle], asked, tf.zeros([size, dim]), layout, 1, name)
-        asked = [request(random.choice(rows, _BATCH, replace=False), 10**6 + n) for n in range(_ROUNDS)]
-        gradients = tf.random.stateless_uniform([_BATCH, dim], [1, 2])
-        turn = iter(range(10**9))
-
-        def pull(handle=handle, asked=asked, layout=layout, turn=turn) -> Any:
-            return ops.pull([handle], asked[next(turn) % _ROUNDS], layout, True)
-
-        def push(handle=handle, asked=asked, layout=layout, gradients=gradients, name=name, turn=turn) -> Any:
-            return ops.push([handle], asked[next(turn) % _ROUNDS], gradients, layout, 1, name)
-
-        found[dim] = (_cpu_seconds(pull, _ROUNDS) / _BATCH, _cpu_seconds(push, _ROUNDS) / _BATCH)
-        native.clear(handle)
-    (find, update), (find_wide, update_wide) = found[_NARROW], found[_WIDE]
-    find_float = max((find_wide - find) / (_WIDE - _NARROW), 0.0)
-    update_float = max((update_wide - update) / (_WIDE - _NARROW), 0.0)
-    return {
-        "find_seconds": max(find - _NARROW * find_float, 1e-9),
-        "find_float_seconds": find_float,
-        "update_seconds": max(update - _NARROW * update_float, 1e-9),
-        "update_float_seconds": update_float,
-    }
+def _value(tf: Any, spec: Any, batch: int, seed: int) -> Any:
+    if spec.kind == "dense":
+        return tf.random.stateless_uniform([batch], [1, seed])
+    width = spec.table_dim or spec.dim
+    if spec.kind == "vector":
+        return tf.random.stateless_uniform([batch, width], [1, seed])
+    return tf.random.stateless_uniform([batch, 1, width], [1, seed]), tf.ones([batch, 1], tf.bool)
 
 
 def _ps(tf: Any) -> dict[str, float]:
-    """A PS process on the loopback device: its memory, the CPU that bytes and calls cost it, its writing of a file."""
+    """A PS process on the loopback device and a worker: memory, CPU of calls, ids and numbers, writing of a file."""
     from ps_cluster.launch.ports import reserved_addresses
 
     with tempfile.TemporaryDirectory(prefix="ps-cluster-calibrate-") as folder, reserved_addresses(2) as addresses:
@@ -214,17 +188,10 @@ def _ps(tf: Any) -> dict[str, float]:
                 )
             if done.returncode:
                 raise RunError(f"calibrate: the client of the PS failed: {log.read_text()[-500:]}")
-            byte, call, trip, speed, connected = map(float, done.stdout.splitlines()[-1].split())
+            found = json.loads(done.stdout.splitlines()[-1])
         except subprocess.TimeoutExpired:
             raise RunError(f"calibrate: the client of the PS did not end within {_START_SECONDS:.0f} s") from None
         finally:
             server.kill()
             server.wait()
-    return {
-        "ps_base_bytes": memory,
-        "ps_client_bytes": max(connected - memory, 0.0),
-        "wire_byte_seconds": byte,
-        "call_seconds": call,
-        "round_trip_seconds": trip,
-        "checkpoint_bytes_per_second": speed,
-    }
+    return {"ps_base_bytes": memory, **found}

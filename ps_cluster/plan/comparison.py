@@ -94,11 +94,12 @@ def _processes(facts: Facts, plan: Plan, report: Mapping[str, Any]) -> Iterator[
         found = [one for one in report.get("processes") or [] if one["role"] == role]
         if not found:
             continue
-        most = max(one["memory_bytes"] for one in found)
+        most = max(one.get("peak_memory_bytes") or one["memory_bytes"] for one in found)
         yield Compared(f"memory of a {role}", section["memory_bytes"].value, most, "B")
-        if role == "ps" and report.get("timed_steps"):
-            spent = max(one["cpu_seconds"] for one in found) / report["timed_steps"]
-            yield Compared("CPU of a ps, a step", section["cpu_seconds_per_step"].value, spent, "CPU-s")
+        steps = found[0].get("steps") or report.get("timed_steps")
+        if steps:
+            spent = max(one["cpu_seconds"] for one in found) / steps
+            yield Compared(f"CPU of a {role}, a step", section["cpu_seconds_per_step"].value, spent, "CPU-s")
 
 
 def comparison_text(found: list[Compared]) -> str:

@@ -10,7 +10,7 @@ from ps_cluster.plan.cost import cost_figures
 from ps_cluster.plan.figure import Figure, figure, total
 from ps_cluster.plan.network import network_figures
 from ps_cluster.plan.servers import MOST_PS, server_figures
-from ps_cluster.plan.speed import LAYERS, bottleneck, epoch_figures, step_figures
+from ps_cluster.plan.speed import LAYERS, bottleneck, epoch_figures, step_figures, worker_cpu_figures
 from ps_cluster.plan.tables import bytes_figures, checkpoint_figure, rows_figures
 from ps_cluster.plan.types import Facts
 from ps_cluster.plan.workers import worker_figures
@@ -47,14 +47,15 @@ def plan_of(facts: Facts, ps: int | None = None) -> Plan:
     network = network_figures(facts, ps)
     checkpoint = _checkpoint(facts, tables, ps)
     cpu = server_figures(facts, tables, network, ps, checkpoint["seconds"], figure("s", "1"))["cpu_seconds_per_step"]
-    time = step_figures(facts, network, cpu, ps)
+    worker_cpu = worker_cpu_figures(facts, network)
+    time = step_figures(facts, network, worker_cpu, cpu, ps)
     server = server_figures(facts, tables, network, ps, checkpoint["seconds"], time["step_seconds"])
     time |= epoch_figures(facts, time["step_seconds"])
     bandwidth = {
         name: figure("B/s", "bytes / step_seconds", bytes=network[of], step_seconds=time["step_seconds"])
         for name, of in (("ps_bytes_per_second", "ps_bytes"), ("worker_bytes_per_second", "worker_bytes"))
     }
-    worker = worker_figures(facts, network)
+    worker = worker_figures(facts, network) | worker_cpu
     cost = cost_figures(facts, ps, server, worker, time["training_seconds"])
     made = Plan(ps, tables, server, worker, network | bandwidth, checkpoint, time, cost, _by_day(facts), ())
     return replace(made, verdicts=tuple(_verdicts(facts, made)))

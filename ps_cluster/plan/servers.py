@@ -64,12 +64,11 @@ def server_figures(
     )  # fmt: skip
     found["cpu_seconds_per_step"] = figure(
         "CPU-s",
-        "ids * (find + update + width * (find_float + update_float)) + ps_bytes * wire + workers * call",
-        "of a PS: rows are found, read, updated; bytes are sent and received",
-        ids=rows_a_step, find=constants["find_seconds"], update=constants["update_seconds"],
-        width=_mean_width(facts), find_float=constants["find_float_seconds"],
-        update_float=constants["update_float_seconds"], ps_bytes=network["ps_bytes"],
-        wire=constants["wire_byte_seconds"], workers=facts.cluster.workers, call=constants["call_seconds"],
+        "ids * (of_id + width * of_float) + workers * groups * of_call",
+        "of a PS: requests are received, rows found, read, sent and updated",
+        ids=rows_a_step, of_id=constants["ps_id_seconds"], width=mean_width(facts),
+        of_float=constants["ps_float_seconds"], workers=facts.cluster.workers, groups=facts.groups.count(),
+        of_call=constants["ps_call_seconds"],
     )  # fmt: skip
     hottest = max((share for load in facts.loads.values() for _, share in load.hot[:1]), default=0.0)
     found["hot_share"] = figure(
@@ -89,7 +88,8 @@ def server_figures(
     return found
 
 
-def _mean_width(facts: Facts) -> float:
+def mean_width(facts: Facts) -> float:
+    """Numbers of an embedding that travels, over all ids of a batch."""
     ids = sum(facts.loads[shape.name].ids_in_a_batch for shape in facts.tables)
     if not ids:
         return 0.0

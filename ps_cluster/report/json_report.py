@@ -106,6 +106,8 @@ class ProcessReport(BaseModel):
     stalled_seconds: float = Field(description="Time for which the process wanted to run and could not.")
     cpu_limit_cores: float = Field(description="Cores that it may use.")
     memory_bytes: int = Field(description="Resident memory at the end of training, a worker's with its reader process.")
+    peak_memory_bytes: int = Field(0, description="The most of it; 0: not told.")
+    steps: int = Field(0, description="Training steps that `cpu_seconds` is of; 0: not told.")
 
 
 class Report(BaseModel):

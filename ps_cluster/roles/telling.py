@@ -69,6 +69,8 @@ class Teller:
         self._figures = figures
         self._asked = time.monotonic()
         self._watcher = Watcher(job_file.output)
+        self._steps: int | None = None
+        self._warm = False
 
     def phase(self, name: str, done: int | None = None, total: int | None = None) -> None:
         self._tell(events.phase(name=name, done=done, total=total))
@@ -124,6 +126,7 @@ class Teller:
         )
         if self._lines is not None and job.metrics.serve:
             self._watcher.begin()
+            self._steps = steps
 
     def trained(self) -> None:
         """Training has ended: what the processes used for it."""
@@ -144,6 +147,10 @@ class Teller:
         )
 
     def step(self, progress: Progress) -> None:
+        # The first steps, in which TensorFlow makes its graphs, say little of those that follow, if many do.
+        if not self._warm and (self._steps is None or 4 * progress.step <= self._steps):
+            self._watcher.begin_again()
+        self._warm = True
         if self._figures is not None:
             self._figures.read(progress.read.rows_lost, progress.read.nulls_filled)
             self._ask()

@@ -62,6 +62,11 @@ class ProcessFigures(Collector):
             sum(_resident_bytes(pid) for pid in children),
         )
         yield GaugeMetricFamily(
+            "ps_cluster_peak_memory_bytes",
+            "The most memory that this process has had, and that of each one that it has started and still runs.",
+            sum(_peak_bytes(pid) for pid in (os.getpid(), *children)),
+        )
+        yield GaugeMetricFamily(
             "ps_cluster_children_cpu_seconds",
             "Processor time of the processes that this one has started and that still run.",
             sum(_cpu_seconds(pid) for pid in children),
@@ -102,6 +107,14 @@ def _resident_bytes(pid: int) -> int:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         return 0
+
+
+def _peak_bytes(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
 
 
 def _cpu_seconds(pid: int) -> float:

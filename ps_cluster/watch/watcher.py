@@ -8,9 +8,11 @@ from ps_cluster.watch.endpoint import endpoints_of
 from ps_cluster.watch.scrape import Scraped, scrape
 from ps_cluster.watch.used import Used, used_between
 
+_WAIT_SECONDS = 10.0
+
 
 class Watcher:
-    """What the processes have used since `begin`."""
+    """What the processes have used since `begin`, or `begin_again`."""
 
     def __init__(self, output: str):
         self._output = output
@@ -21,6 +23,16 @@ class Watcher:
     def begin(self) -> None:
         """Training begins."""
         self._begun = scrape(endpoints_of(self._output))
+
+    def begin_again(self) -> None:
+        """What was used until now, while the processes started, counts no more; waits for nobody."""
+
+        def again() -> None:
+            self._begun = scrape(endpoints_of(self._output))
+
+        if self._begun is not None and (self._thread is None or not self._thread.is_alive()):
+            self._thread = threading.Thread(target=again, name="watcher", daemon=True)
+            self._thread.start()
 
     def look(self) -> None:
         """Asks all processes, unless that still goes on from the last call."""
@@ -35,6 +47,8 @@ class Watcher:
 
     def last(self) -> list[Used]:
         """What the processes have used until now; waits for their answers, which take seconds at the most."""
+        if self._thread is not None:
+            self._thread.join(_WAIT_SECONDS)
         if self._begun is not None:
             self._look()
         return self.take() or []

@@ -10,7 +10,7 @@ import pytest
 from ps_cluster.errors import UserError
 from ps_cluster.plan import constants
 
-MEASURED = {"find_seconds": 1e-7, "dense_flops": 5e10}
+MEASURED = {"ps_id_seconds": 1e-7, "dense_flops": 5e10}
 MACHINE = {"cpu": "a CPU", "cores": 4, "measured": "2026-01-01T00:00:00+00:00"}
 
 
@@ -18,8 +18,8 @@ def test_what_is_stored_is_loaded_and_says_of_which_machine_it_is(tmp_path: Path
     path = str(tmp_path / "folder" / "constants.json")
     constants.store(path, MEASURED, MACHINE)
     found = constants.load(path)
-    assert found.values["find_seconds"] == 1e-7
-    assert found.values["update_seconds"] == constants.CONSTANTS["update_seconds"].default
+    assert found.values["ps_id_seconds"] == 1e-7
+    assert found.values["worker_id_seconds"] == constants.CONSTANTS["worker_id_seconds"].default
     assert found.measured == set(MEASURED)
     assert "a CPU (4 cores)" in found.source and path in found.source
 
@@ -36,7 +36,7 @@ def test_without_measurements_stated_defaults_are_used_and_called_that(
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda found: found["constants"].update(find_seconds=1.0), "sha256: expected that of the content"),
+        (lambda found: found["constants"].update(ps_id_seconds=1.0), "sha256: expected that of the content"),
         (lambda found: found.update(format_version=9), "format_version: expected 1, found 9"),
         (lambda found: found.pop("sha256"), "expected constants of format 1, found another file"),
     ],
