@@ -106,10 +106,7 @@ def run(args: argparse.Namespace) -> int:
     plan = plan_of(facts, args.ps if args.ps is not None else (finished or {}).get("ps"))
     changed = variants(facts, plan)
     if args.html:
-        beside = f"{args.html}.partial"
-        with open(beside, "w", encoding="utf-8") as file:
-            file.write(html(facts, plan, changed))
-        os.replace(beside, args.html)
+        _write(args.html, html(facts, plan, changed))
     compared = compare(facts, plan, finished) if finished is not None else []
     if args.json:
         found = document(facts, plan, changed)
@@ -128,6 +125,18 @@ def _writable(path: str | None) -> None:
         return
     if not path or os.path.isdir(path) or not os.path.isdir(os.path.dirname(os.path.abspath(path))):
         raise UserError(f"--html: expected a file in a folder that exists, found {path!r}")
+
+
+def _write(path: str, page: str) -> None:
+    from ps_cluster.errors import RunError
+
+    beside = f"{path}.partial"
+    try:
+        with open(beside, "w", encoding="utf-8") as file:
+            file.write(page)
+        os.replace(beside, path)
+    except OSError as error:
+        raise RunError(f"--html: {path}: cannot write the page: {error.strerror}") from error
 
 
 def _told(text: str) -> tuple[str, int]:

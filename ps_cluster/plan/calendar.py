@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 _HOUR, _DAY = 3600, 86_400
-_MOST_SHIFTS = 24
+_ZONES = range(-12, 15)
 _LEAST_VALUES = 3
 _EPOCH_WEEKDAY = 3
 """1970-01-01 was a Thursday."""
@@ -44,7 +44,7 @@ class CalendarColumn:
         self._values.update(values[:: max(len(values) // 64, 1)].tolist())
         pairs = np.unique(np.stack([values, times // _HOUR]), axis=1)
         if self._open is None:
-            self._open = [(cycle, zone, least) for cycle in CYCLES for zone in range(_MOST_SHIFTS)
+            self._open = [(cycle, zone, least) for cycle in CYCLES for zone in _ZONES
                           for least in _starts(cycle, zone, int(pairs[0, 0]), int(pairs[1, 0]))]  # fmt: skip
         self._open = [one for one in self._open if np.array_equal(_value(*one, pairs[1]), pairs[0])]
 

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,8 @@ def calibrate(path: str, job: Job | None = None) -> None:
     tf = import_tensorflow(gpu=False)
     found: dict[str, float] = {}
     for title, measure in (
-        ("samples", _reading),
         ("dense model", lambda tf: _dense(tf, job)),
+        ("samples", _reading),
         ("PS and worker", _ps),
     ):
         before = time.monotonic()
@@ -107,8 +108,15 @@ def _reading(tf: Any) -> dict[str, float]:
                         pass
 
             seconds[columns] = _cpu_seconds(read, 1) / rows
+        with open_reader(replace(spec, reader="tfio", shuffle_rows=0)) as reader:
+            next(iter(reader.dataset))
+            of_reader = sum(one.memory_info().rss for one in psutil.Process().children())
     byte = max((seconds[24] - seconds[2]) / (22 * 8), 0.0)
-    return {"read_row_seconds": max(seconds[2] - 16 * byte, 1e-8), "read_byte_seconds": byte}
+    return {
+        "read_row_seconds": max(seconds[2] - 16 * byte, 1e-8),
+        "read_byte_seconds": byte,
+        "reader_base_bytes": float(of_reader),
+    }
 
 
 def _dense(tf: Any, job: Job | None) -> dict[str, float]:
@@ -122,6 +130,7 @@ def _dense(tf: Any, job: Job | None) -> dict[str, float]:
     product = tf.function(lambda: tf.matmul(matrix, matrix)[-1, -1], autograph=False)
     peak = 2.0 * size**3 / _cpu_seconds(lambda: product().numpy(), 4)
     config, inputs, batch = _model(job)
+    without = psutil.Process().memory_info().rss
     model = build_model(config, inputs, 1)
     values = {one.name: _value(tf, one, batch, number) for number, one in enumerate(inputs)}
     floats = [one for one in tf.nest.flatten(values, expand_composites=True) if one.dtype.is_floating]
@@ -140,7 +149,11 @@ def _dense(tf: Any, job: Job | None) -> dict[str, float]:
     of_row = forward_flops(config, inputs, training=True)
     flops = TRAINING * of_row.of(batch, dict.fromkeys(of_row.per_element, float(batch)))
     reached = flops / _cpu_seconds(lambda: step().numpy(), 8)
-    return {"dense_flops": peak, "dense_share": min(reached / peak, 1.0)}
+    return {
+        "dense_flops": peak,
+        "dense_share": min(reached / peak, 1.0),
+        "model_bytes": float(max(psutil.Process().memory_info().rss - without, 0)),
+    }
 
 
 def _model(job: Job | None) -> tuple[Any, list[Any], int]:

@@ -27,7 +27,8 @@ class Constant:
 CONSTANTS: Mapping[str, Constant] = {
     "ps_base_bytes": Constant(590e6, "B", "resident memory of a PS that holds no table and has no worker"),
     "ps_client_bytes": Constant(9e6, "B", "more of it once a worker has connected and the step's functions are there"),
-    "worker_base_bytes": Constant(750e6, "B", "resident memory of a worker without data and weights"),
+    "worker_base_bytes": Constant(650e6, "B", "resident memory of a worker without data and model"),
+    "model_bytes": Constant(80e6, "B", "more of it once a model is trained: graphs, what its layers keep"),
     "reader_base_bytes": Constant(250e6, "B", "resident memory of a process that decodes"),
     "ps_call_seconds": Constant(600e-6, "CPU-s", "of a PS for each worker's step and group of tables"),
     "ps_id_seconds": Constant(0.5e-6, "CPU-s", "of a PS for each id: received, found, read, sent, updated"),

@@ -32,9 +32,12 @@ _FEW_IDS, _FEW_VISITORS, _LONG_VISIT = 80, 500, 8.0
 _CLEARLY = 3.0
 """Of the logarithm of a likelihood."""
 _PASSING_CLEARLY = 8.0
+_COARSE = 2e-4
+"""And more of it for each id: no law holds to the last of a million."""
 _NEARLY = 2.5
 _MISFIT = 25.0
 _DOUBTFUL = 8.0
+_MISFIT_OF_AN_ID = 2e-3
 _ROUGH = 0.08
 """No log follows a law: the ids to come are known no better than this."""
 _OFTEN = 1e3
@@ -101,11 +104,13 @@ def growth_of(
     enough = len(visits) >= (_FEW_VISITORS if per_visit > _LONG_VISIT else _FEW_IDS)
     if enough and arrived[PARTS - 4 :].sum() > 0:
         model = _likeliest(counted, visits)
-        if _misfit(arrived, model.first) < _misfit(arrived, by_discovery.first) + _MISFIT:
+        if _misfit(arrived, model.first) < _misfit(arrived, by_discovery.first) + _allowed(_MISFIT, len(visits)):
             fitted, shares = model, ()
     fitted = _as_counted(fitted, len(visits))
     low, high = _range(fitted, arrived)
-    if not shares and _misfit(arrived, fitted.first) > _misfit(arrived, by_discovery.first) + _DOUBTFUL:
+    if not shares and _misfit(arrived, fitted.first) > _misfit(arrived, by_discovery.first) + _allowed(
+        _DOUBTFUL, len(visits)
+    ):
         others = _at(by_discovery, FAR) / _at(fitted, FAR)
         low, high = (bound(here, there * others) for bound, here, there in
                      zip((min, max), (low, high), _range(by_discovery, arrived)))  # fmt: skip
@@ -145,11 +150,12 @@ def mixed_growth_of(counts: np.ndarray, occurrences: float, scale: float = 1.0) 
 def _likeliest(counted: np.ndarray, visits: np.ndarray) -> _Fitted:
     lasting = _all_lasting(counted, visits)
     growing = _growing(counted, visits)
-    best = growing if growing.likelihood > lasting.likelihood + _CLEARLY else lasting
+    ids = len(visits)
+    best = growing if growing.likelihood > lasting.likelihood + _CLEARLY + _COARSE * ids else lasting
     # Ids that pass come first too late for how often they come, as those do that appear and stay.
-    if best is growing or _misfit(counted.sum(axis=0), lasting.first) > _MISFIT:
+    if best is growing or _misfit(counted.sum(axis=0), lasting.first) > _allowed(_MISFIT, ids):
         passing = _with_passing(counted, visits)
-        if passing.likelihood > best.likelihood + _PASSING_CLEARLY:
+        if passing.likelihood > best.likelihood + _PASSING_CLEARLY + _COARSE * ids:
             best = passing
     return best
 
@@ -360,7 +366,7 @@ def _likelihood(expected: np.ndarray, seen: np.ndarray) -> np.ndarray:
 def _two(a: np.ndarray, b: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The likeliest sums `whole * (a + ratio * b)`, for each try: logarithm of the likelihood, ratio, whole. The
     likelihood has one maximum, which halving finds."""
-    of_a, of_b = np.maximum(a.sum(axis=1), 1e-300), np.maximum(b.sum(axis=1), 1e-300)
+    of_a, of_b = np.maximum(a.sum(axis=1), 1e-30), np.maximum(b.sum(axis=1), 1e-30)
     used = seen > 0
     first, some = a[:, used] / of_a[:, None], seen[used]
     step = b[:, used] / of_b[:, None] - first
@@ -387,6 +393,10 @@ def _misfit(seen: np.ndarray, expected: np.ndarray) -> float:
     some = seen > 0
     parts = seen[some] * np.log(seen[some] / np.maximum(expected[some], 1e-9))
     return float(2 * (parts.sum() + expected.sum() - seen.sum()))
+
+
+def _allowed(misfit: float, ids: int) -> float:
+    return misfit + _MISFIT_OF_AN_ID * ids
 
 
 def _shares(visits: np.ndarray, first: np.ndarray) -> tuple[float, ...]:

@@ -174,9 +174,8 @@ def _table(
     in_a_batch = seen.in_a_batch()
     if not whole_log:
         # Rows that lie together share ids, and shuffling mixes them only in part: what that costs is told by the rows
-        # that were read; what a mixed batch of the whole log holds, by the growth.
-        mixed = growth if growth.per_visit < 1.05 else seen.mixed_growth()
-        in_a_batch = mixed.at(batch_rows * per_row) * in_a_batch / max(seen.in_a_mixed_batch(), 1.0)
+        # that were read; what a mixed batch of the whole log holds, by how often ids came.
+        in_a_batch = seen.mixed_growth().at(batch_rows * per_row) * in_a_batch / max(seen.in_a_mixed_batch(), 1.0)
     return ScannedTable(
         occurrences=seen.occurrences,
         occurrences_per_row=per_row,

@@ -13,10 +13,10 @@ def worker_figures(facts: Facts, network: Mapping[str, Figure]) -> dict[str, Fig
     constants, reading, cluster = facts.constants, facts.reading, facts.cluster
     found = {
         "window_bytes": figure(
-            "B", "2 * shuffle_rows * row_bytes + stripes * stripe_rows * row_bytes",
-            "two shuffle windows, and the stripes that take turns",
-            shuffle_rows=reading.shuffle_rows, row_bytes=reading.row_bytes, stripes=reading.stripes,
-            stripe_rows=reading.stripe_rows,
+            "B", "(min(2 * shuffle_rows, rows / workers) + min(stripes * stripe_rows, rows / workers)) * row_bytes",
+            "two shuffle windows, and the stripes that take turns, as far as there are rows",
+            shuffle_rows=reading.shuffle_rows, rows=facts.horizon.rows or 1e18, workers=cluster.workers,
+            row_bytes=reading.row_bytes, stripes=reading.stripes, stripe_rows=reading.stripe_rows,
         ),
         "weight_bytes": figure(
             "B", "4 * parameters * (3 + slots)", "weights, gradients and their sum, slots of the optimiser",
@@ -29,7 +29,8 @@ def worker_figures(facts: Facts, network: Mapping[str, Figure]) -> dict[str, Fig
             push=network["push_bytes"],
         ),
     }  # fmt: skip
-    base = constants["worker_base_bytes"] + (constants["reader_base_bytes"] if reading.own_process else 0)
+    base = constants["worker_base_bytes"] + constants["model_bytes"]
+    base += constants["reader_base_bytes"] if reading.own_process else 0
     found["memory_bytes"] = figure(
         "B", "base + windows + weights + batches", "its reader's process included" if reading.own_process else "",
         base=base, windows=found["window_bytes"], weights=found["weight_bytes"], batches=found["batch_bytes"],

@@ -148,7 +148,7 @@ class Teller:
 
     def step(self, progress: Progress) -> None:
         # The first steps, in which TensorFlow makes its graphs, say little of those that follow, if many do.
-        if not self._warm and (self._steps is None or 4 * progress.step <= self._steps):
+        if not self._warm and (self._steps is None or 2 * progress.step <= self._steps):
             self._watcher.begin_again()
         self._warm = True
         if self._figures is not None:

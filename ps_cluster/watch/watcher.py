@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 from ps_cluster.watch.endpoint import endpoints_of
 from ps_cluster.watch.scrape import Scraped, scrape
@@ -19,6 +20,7 @@ class Watcher:
         self._begun: list[Scraped] | None = None
         self._found: list[Used] | None = None
         self._thread: threading.Thread | None = None
+        self._peaks: dict[tuple[str, int], int] = {}
 
     def begin(self) -> None:
         """Training begins."""
@@ -55,4 +57,8 @@ class Watcher:
 
     def _look(self) -> None:
         assert self._begun is not None
-        self._found = used_between(self._begun, scrape(endpoints_of(self._output)))
+        found = used_between(self._begun, scrape(endpoints_of(self._output)))
+        for one in found:  # a reader that has ended is not in the last look
+            name = one.role, one.index
+            self._peaks[name] = max(self._peaks.get(name, 0), one.peak_memory_bytes)
+        self._found = [replace(one, peak_memory_bytes=self._peaks[one.role, one.index]) for one in found]

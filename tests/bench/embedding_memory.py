@@ -11,6 +11,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.bench.memory import resident_bytes
 from tests.bench.reporting import Result
 
 WIDTH = 16
@@ -78,13 +79,6 @@ def _measure(rows: int) -> Measured:
     return Measured(**json.loads(done.stdout.splitlines()[-1]))
 
 
-def _resident(field: str) -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(f"{field}:"):
-            return int(line.split()[1]) * 1024
-    raise AssertionError(f"/proc/self/status has no {field}")
-
-
 def main() -> None:
     """Fills one table and prints what it took."""
     from ps_cluster.quiet import import_tensorflow
@@ -105,15 +99,15 @@ def main() -> None:
             table.insert(tf.constant(keys), tf.constant(values_of(keys, WIDTH)))
 
     insert(warm, 0, 4 * block)  # what TensorFlow and NumPy keep for blocks of this size
-    before = _resident("VmRSS")
+    before = resident_bytes("VmRSS")
     table = Ours(WIDTH)
     insert(table, 0, FIRST_ROWS)
     Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
     insert(table, FIRST_ROWS, rows)
     stats = table.stats()
     measured = Measured(
-        end_bytes=_resident("VmRSS") - before,
-        peak_bytes=_resident("VmHWM") - before,
+        end_bytes=resident_bytes("VmRSS") - before,
+        peak_bytes=resident_bytes("VmHWM") - before,
         rows=stats["rows"],
         own_bytes=stats["bytes"],
         payload_bytes=rows * (8 + 4 * WIDTH + 8),

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ps_cluster.export.row_types import ROW_TYPES, RowType
+from tests.bench.memory import resident_bytes
 from tests.bench.reporting import Result
 
 WIDTH = 16
@@ -170,12 +171,12 @@ def _export(folder: Path, warm: Path, row_type: RowType) -> Measured:
 
     export_saved_model(load_job(str(warm / "job.yaml")), rows=row_type)  # what is loaded once
     job_file = load_job(str(folder / "job.yaml"))
-    before = _resident("VmRSS")
+    before = resident_bytes("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
     started = time.perf_counter()
     model = export_saved_model(job_file, str(folder / f"export-{row_type}"), rows=row_type)
     seconds = time.perf_counter() - started
-    peak = _resident("VmHWM") - before
+    peak = resident_bytes("VmHWM") - before
     apart, problem = None, ""
     try:
         checkpoint = newest_checkpoint(job_file.checkpoints)
@@ -186,13 +187,6 @@ def _export(folder: Path, warm: Path, row_type: RowType) -> Measured:
     except RunError as error:
         problem = str(error)
     return Measured(peak, seconds, folder_bytes(os.path.join(model, "variables")), apart, problem)
-
-
-def _resident(field: str) -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(f"{field}:"):
-            return int(line.split()[1]) * 1024
-    raise AssertionError(f"/proc/self/status has no {field}")
 
 
 def _in_child(what: str, folder: str, argument: str) -> int:

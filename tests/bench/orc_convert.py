@@ -9,18 +9,17 @@ import shutil
 import statistics
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pyarrow as pa
 import yaml
 from pyarrow import csv, orc
 
+from tests.bench.memory import Together, looked_at
 from tests.bench.orc_answers import table_fingerprint
 from tests.bench.orc_samples import Samples, as_text
 from tests.bench.reporting import Result
@@ -33,7 +32,6 @@ _REPEATS = {False: 2, True: 3}
 _FILES = 8
 _PART = 4
 """The small log is this part of the files."""
-_LOOK_SECONDS = 0.05
 _ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -125,9 +123,10 @@ def _convert(sources: Sequence[str], schema: str, out: Path, processes: int) -> 
             stderr=subprocess.STDOUT,
             text=True,
         ) as child,
-        _Peak(child.pid) as peak,
     ):
-        said, _ = child.communicate()
+        peak = Together(child.pid)
+        with looked_at(peak.look):
+            said, _ = child.communicate()
     if child.returncode != 0:
         raise SystemExit(f"{' '.join(command[1:])}: status {child.returncode}\n{said}")
     return Conversion(time.perf_counter() - wall, _children_cpu_seconds() - cpu, peak.bytes)
@@ -157,42 +156,3 @@ def _children_cpu_seconds() -> float:
     """Of all processes below this one that have ended and been waited for."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
-
-
-class _Peak:
-    """The most memory of a process and all below it that live at a time, looked at every few milliseconds.
-
-    Each counts with its own most so far: the longer a run, the likelier two of them have their most at the same time.
-    """
-
-    def __init__(self, pid: int):
-        self.bytes = 0
-        self._most: dict[int, int] = {}
-        self._process = psutil.Process(pid)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True)
-
-    def __enter__(self) -> _Peak:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _look(self) -> None:
-        while not self._stop.wait(_LOOK_SECONDS):
-            try:
-                processes = [self._process, *self._process.children(recursive=True)]
-            except psutil.NoSuchProcess:
-                return
-            for process in processes:
-                self._most[process.pid] = max(self._most.get(process.pid, 0), _resident_bytes(process))
-            self.bytes = max(self.bytes, sum(self._most[process.pid] for process in processes))
-
-
-def _resident_bytes(process: psutil.Process) -> int:
-    try:
-        return process.memory_info().rss
-    except psutil.NoSuchProcess:
-        return 0

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import threading
-
 import psutil
 
 from data.orc import open_reader
+from tests.bench.memory import looked_at
 from tests.bench.orc_reading import SHUFFLE_ROWS, spec
 from tests.bench.orc_samples import Samples, write_orc
 from tests.bench.reporting import Result
 
 _LOG_ROWS = {False: 120_000, True: 1_000_000}
 _PASSES = {False: 12, True: 20}
-_SECONDS = 0.05
 
 
 def case(name: str, samples: Samples, full: bool) -> Result:
@@ -23,10 +21,13 @@ def case(name: str, samples: Samples, full: bool) -> Result:
     path = samples.file(f"memory-{rows}", table, write_orc)
     with open_reader(spec(path, table, table.column_names, epochs=_PASSES[full], shuffle_rows=SHUFFLE_ROWS)) as reader:
         (child,) = psutil.Process().children()
-        with _Sampler(child) as sampler:
+        done = 0.0
+        found: list[tuple[float, int]] = []
+        with looked_at(lambda: found.append((done, child.memory_info().rss))):
             for number, _ in enumerate(reader.dataset):
-                sampler.done = number / reader.batches
-    early, late = sampler.most(0.2, 0.4), sampler.most(0.5, 1.0)
+                done = number / reader.batches
+    early = max(size for when, size in found if 0.2 <= when <= 0.4)
+    late = max(size for when, size in found if 0.5 <= when <= 1.0)
     return Result(
         case=name,
         ours=late / 2**20,
@@ -39,33 +40,3 @@ def case(name: str, samples: Samples, full: bool) -> Result:
             f"windows of {SHUFFLE_ROWS:,}: its most in the last half against its most from 20 to 40 % of the rows"
         ),
     )
-
-
-class _Sampler:
-    """Looks at a process every few milliseconds."""
-
-    def __init__(self, process: psutil.Process):
-        self.done = 0.0
-        self._process = process
-        self._found: list[tuple[float, int]] = []
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True)
-
-    def most(self, first: float, end: float) -> int:
-        """Most bytes while the share done was in `[first, end]`."""
-        return max(size for done, size in self._found if first <= done <= end)
-
-    def __enter__(self) -> _Sampler:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _look(self) -> None:
-        while not self._stop.wait(_SECONDS):
-            try:
-                self._found.append((self.done, self._process.memory_info().rss))
-            except psutil.NoSuchProcess:
-                return

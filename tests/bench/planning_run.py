@@ -16,6 +16,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.bench.memory import resident_bytes
+
 WARM_STEPS = 12
 
 
@@ -29,14 +31,6 @@ def measure(job: Path, save: Path | None = None) -> dict[str, Any]:
     if done.returncode != 0:
         raise SystemExit(f"{' '.join(command)}: status {done.returncode}\n{done.stderr[-3000:]}")
     return json.loads(done.stdout.splitlines()[-1])
-
-
-def resident(pid: int, field: str = "VmRSS") -> int:
-    """Bytes of a process."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith(f"{field}:"):
-            return int(line.split()[1]) * 1024
-    raise AssertionError(f"process {pid} has no {field}")
 
 
 def loopback_bytes() -> int:
@@ -67,7 +61,7 @@ def main() -> None:
     with running_ps(job.cluster.ps, clients=1) as (ps, workers):
         pids = _servers()
         time.sleep(1)
-        empty = [resident(pid) for pid in pids]
+        empty = [resident_bytes(pid=pid) for pid in pids]
         cluster = tf.train.ClusterSpec({"ps": ps, "worker": {0: workers[0]}})
         tf.config.experimental_connect_to_cluster(cluster, job_name="worker", task_index=0, protocol="grpc")
         devices = tuple(f"/job:ps/replica:0/task:{index}/device:CPU:0" for index in range(len(ps)))
@@ -105,8 +99,8 @@ def main() -> None:
             "keys_per_step": keys / steps,
             "bytes_per_step": sent / (steps - started_steps),
             "empty_bytes": empty,
-            "resident_bytes": [resident(pid) for pid in pids],
-            "peak_bytes": [resident(pid, "VmHWM") for pid in pids],
+            "resident_bytes": [resident_bytes(pid=pid) for pid in pids],
+            "peak_bytes": [resident_bytes("VmHWM", pid) for pid in pids],
             "tables": {
                 one.name: {
                     "rows": one.rows,
@@ -123,7 +117,7 @@ def main() -> None:
             store.begin_save(folder, False)
             saved = store.write_save(folder, steps, None)
             told["checkpoint_bytes"] = sum(shard.bytes for table in saved for shard in table.shards)
-            told["peak_bytes"] = [resident(pid, "VmHWM") for pid in pids]
+            told["peak_bytes"] = [resident_bytes("VmHWM", pid) for pid in pids]
     print(json.dumps(told), flush=True)
 
 

@@ -61,7 +61,8 @@ def test_a_plan_in_words_names_the_bottleneck_and_what_would_change_it(
 
 def test_a_finished_run_is_compared_and_planned_from(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = {
-        "ps": 2, "workers": 1, "steps": 20, "rows": 640, "epochs": 2, "dense_parameters": 500, "flops_per_row": 3000.0,
+        "versions": {}, "ps": 2, "workers": 1, "steps": 20, "rows": 640, "epochs": 2,
+        "dense_parameters": 500, "flops_per_row": 3000.0,
         "tables": [
             {"name": name, "rows": rows, "bytes": rows * 64, "tiers": [], "statistics": None}
             for name, rows in (("user", 44), ("items", 25), ("shop", 5), ("tags", 8))
@@ -98,11 +99,19 @@ def test_constants_of_a_machine_are_used(job: Path, capsys: pytest.CaptureFixtur
         (["--html", "absent/plan.html"], "--html: expected a file in a folder that exists"),
         (["--check", "absent.json"], "absent.json: expected a report of a run, found no file"),
         (["--constants", "absent.json"], "absent.json: expected constants"),
+        (["--check", "train.orc"], "train.orc: expected a report of a run, found: "),
+        (
+            ["--from-report", "text.json"],
+            "text.json: tables.0.rows: expected a report of a run, found: Input should be",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_in_a_line(
-    job: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+    job: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: list[str], words: str
 ) -> None:
+    monkeypatch.chdir(job.parent)
+    table = {"name": "user", "rows": "many", "bytes": 1}
+    Path("text.json").write_text(json.dumps({"versions": {}, "tables": [table]}))
     status, out, err = asked(capsys, str(job), *arguments)
     assert (status, out) == (2, "")
     assert words in err and err.count("\n") == 1

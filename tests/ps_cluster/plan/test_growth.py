@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ps_cluster.plan.calendar import CalendarColumn
 from ps_cluster.plan.curve import ids_at_least
 from ps_cluster.plan.sampled_ids import Mixing, SampledIds
 
@@ -15,6 +16,12 @@ STRIPE = 10_000
 def zipf(random: np.random.Generator, ids: int, exponent: float, count: int) -> np.ndarray:
     weights = np.cumsum(np.arange(1, ids + 1.0) ** -exponent)
     return np.searchsorted(weights / weights[-1], random.random(count)).astype(np.int64)
+
+
+def growing(random: np.random.Generator, count: int) -> np.ndarray:
+    """Half of the ids are there from the beginning, the others appear evenly and stay; until then id 0 comes."""
+    drawn = zipf(random, 20_000, 0.9, count)
+    return np.where(2 * (drawn * 7919 % 1000) / 1000 - 1 <= np.arange(count) / count, drawn, 0)
 
 
 def fresh(random: np.random.Generator, count: int) -> np.ndarray:
@@ -33,14 +40,22 @@ LOGS = {
         (w := np.cumsum(np.random.default_rng(3).lognormal(0, 2, 100_000))) / w[-1], random.random(count)
     ).astype(np.int64),
     "new ones every day": fresh,
+    "a catalogue that grows": growing,
+    "a column of 24 values": lambda random, count: random.integers(0, 24, count),
 }
 
 
-def seen_in(ids: np.ndarray, limit: int = 2**20, mixing: Mixing | None = None) -> SampledIds:
-    seen = SampledIds(limit, mixing or Mixing(1024, 65_536, 2, len(ids)))
-    for start in range(0, len(ids), STRIPE):
-        some = ids[start : start + STRIPE]
-        seen.add(some, np.arange(len(some)), np.ones(len(some), bool), len(some), look_for_hot=True)
+def seen_in(
+    ids: np.ndarray, limit: int = 2**20, mixing: Mixing | None = None, leads: np.ndarray | None = None
+) -> SampledIds:
+    """leads: which ids are of a feature that leads; others stand in the row of the id before them."""
+    leads = np.ones(len(ids), bool) if leads is None else leads
+    rows = np.cumsum(leads) - 1
+    seen = SampledIds(limit, mixing or Mixing(1024, 65_536, 2, int(leads.sum())))
+    for start in range(0, rows[-1] + 1, STRIPE):
+        some = slice(*np.searchsorted(rows, [start, start + STRIPE]))
+        count = int(leads[some].sum())
+        seen.add(ids[some], rows[some] - start, leads[some], count, look_for_hot=True)
     return seen
 
 
@@ -52,6 +67,49 @@ def test_ids_at_the_end_are_told_from_the_first_tenth_within_a_tenth(name: str) 
     for threshold in (1, 2, 3):
         real = np.count_nonzero(counts >= threshold)
         assert growth.at(ROWS, threshold) == pytest.approx(real, rel=0.1), threshold
+    low, high = growth.range(ROWS)
+    assert low <= len(counts) <= high
+
+
+def test_many_ids_do_not_blur_how_often_they_come() -> None:
+    u = np.random.default_rng(9).random(3_000_000)
+    ids = np.minimum((1 + u * (500_001.0**0.2 - 1)) ** 5, 500_000).astype(np.int64)  # Zipf's law, exponent 0.8
+    counts = np.bincount(ids)
+    growth = seen_in(ids[: len(ids) // 10]).growth()
+    for threshold in (1, 4, 10):
+        real = np.count_nonzero(counts >= threshold)
+        assert growth.at(len(ids), threshold) == pytest.approx(real, rel=0.03), threshold
+
+
+def test_a_history_that_repeats_what_was_shown_does_not_change_the_forecast() -> None:
+    random = np.random.default_rng(10)
+    shown = growing(random, ROWS)
+    last = np.maximum(np.arange(ROWS) - random.integers(1, 2000, ROWS), 0)
+    ids = np.stack([shown, shown[last], shown[last // 2]], axis=1).ravel()
+    leads = np.tile([True, False, False], ROWS)
+    growth = seen_in(ids[: len(ids) // 10], leads=leads[: len(ids) // 10]).growth()
+    assert growth.at(len(ids)) == pytest.approx(len(np.unique(shown)), rel=0.1)
+
+
+@pytest.mark.parametrize(("cycle", "hours", "values"), [("hour", 30, 24), ("hour", 9, 24), ("weekday", 100, 7)])
+@pytest.mark.parametrize("zone", [0, 2, -5])
+def test_a_part_of_the_calendar_has_the_calendars_values(cycle: str, hours: int, values: int, zone: int) -> None:
+    times = 1_704_000_000 + np.arange(0, hours * 3600, 40)
+    local = times + zone * 3600
+    ids = local // 3600 % 24 + 1 if cycle == "hour" else (local // 86_400 + 3) % 7
+    column = CalendarColumn()
+    for part in np.array_split(np.arange(len(times)), 5):
+        column.add(ids[part], times[part])
+    found = column.cycle()
+    assert found is not None and found.values == values
+
+
+def test_what_only_looks_like_a_calendar_is_none() -> None:
+    times = 1_704_000_000 + np.arange(0, 30 * 3600, 40)
+    for ids in (times // 3600, np.arange(len(times)) % 24, np.full(len(times), 5)):
+        column = CalendarColumn()
+        column.add(ids, times)
+        assert column.cycle() is None
 
 
 @pytest.mark.parametrize("name", LOGS)
@@ -109,3 +167,13 @@ def test_ids_at_least_is_a_sum_over_poisson_variables() -> None:
     assert ids_at_least(0.0, 1, rates, ids, np.zeros(3), 0.25) == 0.0
     assert ids_at_least(1e6, 1000, [1.0], [4.0], [0.0], 0.0) == pytest.approx(4.0)
     assert ids_at_least(10.0, 1000, [1.0], [4.0], [0.0], 0.0) == pytest.approx(0.0)
+
+
+def test_ids_that_appear_on_the_way_come_as_often_as_their_time_allows() -> None:
+    random = np.random.default_rng(8)
+    for rate in (0.3, 6.0, 300.0):
+        since = random.random(200_000) * rate
+        drawn = random.poisson(since)
+        for threshold in (1, 3, 250):
+            told = ids_at_least(1.0, threshold, [rate], [0.0], [2.0], 0.0)
+            assert told == pytest.approx(2 * np.mean(drawn >= threshold), abs=0.02)
