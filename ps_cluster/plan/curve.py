@@ -80,6 +80,20 @@ def ids_at_least(
     return found
 
 
+_MOMENTS = 40
+
+
+def most_between(
+    n: float, least: float, next: float, rates: Sequence[float], ids: Sequence[float], born: Sequence[float],
+    new_least: float, new_next: float,
+) -> float:  # fmt: skip
+    """The most ids, at any time up to `n` occurrences, that have come at least `least` times but not `next` times."""
+    return max(
+        ids_at_least(some, least, rates, ids, born, new_least) - ids_at_least(some, next, rates, ids, born, new_next)
+        for some in (n * k / _MOMENTS for k in range(1, _MOMENTS + 1))
+    )
+
+
 def at_least(t: int, means: np.ndarray) -> np.ndarray:
     """Probability that Poisson variables are at least `t`; far from the mean it is 0 or 1."""
     if t <= 1:

@@ -35,6 +35,7 @@ FUNCTIONS: Mapping[str, Callable[..., float]] = {
     "log": math.log,
     "exp": math.exp,
     "ids_at_least": curve.ids_at_least,
+    "most_between": curve.most_between,
     "slab_bytes": native_memory.slab_bytes,
     "index_bytes": native_memory.index_bytes,
     "bloom_bytes": native_memory.bloom_bytes,

@@ -143,7 +143,28 @@ def _by_tier(
             "rows", "reached - reached_next", "ids that have reached this tier, not the next",
             reached=from_here[number], reached_next=above,
         )  # fmt: skip
+        if number + 1 < len(shape.tiers):
+            found[f"most_rows_of_{dim}"] = _most(shape, load, number, found[f"rows_of_{dim}"], occurrences, cluster)
     return found
+
+
+def _most(
+    shape: TableShape, load: TableLoad, number: int, rows: Figure, occurrences: Figure, cluster: Cluster
+) -> Figure:
+    """Rows of a tier when it had most: the memory of rows that moved on is there for rows of the same width only."""
+    assert load.growth is not None
+    first = shape.threshold if shape.admission in ("exact", "bloom") else 1
+    thresholds = [_times(max(least, first), cluster) for least in (shape.tiers[number][1], shape.tiers[number + 1][1])]
+    least, after = (_of(load.growth, threshold) for threshold in thresholds)
+    if load.growth.shares or least["times"] >= after["times"]:
+        return figure("rows", "rows", rows=rows)
+    return figure(
+        "rows",
+        "max(rows, most_between(occurrences, times, times_next, rates, ids, born, new, new_next))",
+        "when the tier had most rows: what moved on leaves its place to rows of the same width only",
+        rows=rows, occurrences=occurrences, times=least["times"], times_next=after["times"], rates=least["rates"],
+        ids=least["ids"], born=least["born"], new=least["new"], new_next=after["new"],
+    )  # fmt: skip
 
 
 def bytes_figures(shape: TableShape, rows: Mapping[str, Figure], ps: int) -> dict[str, Figure]:
@@ -198,7 +219,8 @@ def _native_bytes(
         stride = native.row_stride(dim, shape.slots, shape.value_bytes, shape.with_hour)
         parts[f"slabs_of_{dim}"] = figure(
             "B", "slab_bytes(rows / ps, stride, sub_tables, unit)",
-            f"rows of {stride} bytes: header, {dim} values, slots; in slabs", rows=one, stride=stride, **cut,
+            f"rows of {stride} bytes: header, {dim} values, slots; in slabs",
+            rows=rows.get(f"most_rows_of_{dim}", one), stride=stride, **cut,
         )  # fmt: skip
     counted = rows.get("counted_ids")
     if counted is not None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ps_cluster.plan.calendar import CalendarColumn
-from ps_cluster.plan.curve import ids_at_least
+from ps_cluster.plan.curve import ids_at_least, most_between
 from ps_cluster.plan.sampled_ids import Mixing, SampledIds
 
 ROWS = 300_000
@@ -177,3 +177,14 @@ def test_ids_that_appear_on_the_way_come_as_often_as_their_time_allows() -> None
         for threshold in (1, 3, 250):
             told = ids_at_least(1.0, threshold, [rate], [0.0], [2.0], 0.0)
             assert told == pytest.approx(2 * np.mean(drawn >= threshold), abs=0.02)
+
+
+def test_rows_of_a_tier_are_most_on_the_way() -> None:
+    rates, ids = np.array([1.0, 10.0]), np.array([100.0, 50.0])
+    most = most_between(20.0, 1, 4, rates, ids, np.zeros(2), 0.0, 0.0)
+    told = [
+        ids_at_least(n, 1, rates, ids, np.zeros(2), 0.0) - ids_at_least(n, 4, rates, ids, np.zeros(2), 0.0)
+        for n in np.linspace(0.01, 20, 2000)
+    ]
+    assert most == pytest.approx(max(told), rel=0.01)
+    assert most > 2 * told[-1]
