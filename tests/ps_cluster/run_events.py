@@ -15,6 +15,8 @@ USED = {
     "stalled_seconds": 0.5,
     "cpu_limit_cores": 2.0,
     "memory_bytes": 1000,
+    "peak_memory_bytes": 2_000_000_000,
+    "steps": 1200,
 }
 
 
