@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -78,6 +79,8 @@ def connect(membership: Membership, wait_seconds: float = 300.0, attempt: str = 
                     f"worker {membership.index}: waited {wait_seconds:g} s for connections to all PS that hold: "
                     f"{error.message}"
                 ) from error
+            why = (error.message.splitlines() or [type(error).__name__])[0].strip()
+            print(f"worker {membership.index}: connects to the PS again: {why}", file=sys.stderr, flush=True)
         time.sleep(_AGAIN_SECONDS)
 
 
