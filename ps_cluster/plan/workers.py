@@ -13,8 +13,8 @@ def worker_figures(facts: Facts, network: Mapping[str, Figure]) -> dict[str, Fig
     constants, reading, cluster = facts.constants, facts.reading, facts.cluster
     found = {
         "window_bytes": figure(
-            "B", "(min(2 * shuffle_rows, rows / workers) + min(stripes * stripe_rows, rows / workers)) * row_bytes",
-            "two shuffle windows, and the stripes that take turns, as far as there are rows",
+            "B", "(2 * min(shuffle_rows, rows / workers) + min(stripes * stripe_rows, rows / workers)) * row_bytes",
+            "a shuffle window in two orders, and the stripes that take turns, as far as there are rows",
             shuffle_rows=reading.shuffle_rows, rows=facts.horizon.rows or 1e18, workers=cluster.workers,
             row_bytes=reading.row_bytes, stripes=reading.stripes, stripe_rows=reading.stripe_rows,
         ),
