@@ -28,8 +28,8 @@ from ps_cluster.report.progress import Renderer
 from ps_cluster.report.tensorboard import ScalarWriter
 from ps_cluster.train.batches import ReadCounts
 from ps_cluster.train.following import FileDone
-from ps_cluster.train.loop import Progress, Trained
 from ps_cluster.train.periodic_exports import Exported
+from ps_cluster.train.progress import Progress, Trained
 from ps_cluster.train.recovery import Recovered
 from ps_cluster.train.session import Session
 from ps_cluster.train.shares import Share

@@ -25,6 +25,7 @@ from ps_cluster.metrics.exact_auc import Evaluation
 from ps_cluster.roles.readable import readable_errors
 from ps_cluster.roles.telling import Teller
 from ps_cluster.roles.until_done import tell_done
+from ps_cluster.train.beginning import begun, planned_steps, resumed
 from ps_cluster.train.collective import broadcast_from_first, joined, total
 from ps_cluster.train.connect import connect
 from ps_cluster.train.dense import make_dense_optimizer
@@ -33,7 +34,7 @@ from ps_cluster.train.evaluate import evaluate
 from ps_cluster.train.following import Following, follow_work, resumed_follow_work
 from ps_cluster.train.fresh_tables import agreed_attempt, empty_tables
 from ps_cluster.train.last_step import LAST_STEP, LastStep, LastStepFile
-from ps_cluster.train.loop import begun, planned_steps, resumed, train
+from ps_cluster.train.loop import Beside, train
 from ps_cluster.train.peak import measured_peak
 from ps_cluster.train.periodic_exports import PeriodicExports
 from ps_cluster.train.periodic_saves import PeriodicSaves
@@ -148,23 +149,8 @@ def run_worker(
                 following = files.enter_context(
                     Following(session, work, followed, state.newest_event, teller.file, lambda: teller.phase("wait"))
                 )
-            trained = train(
-                session,
-                work,
-                state,
-                optimizer,
-                teller.step,
-                peak,
-                saves,
-                drain,
-                last_step,
-                figures.clock,
-                traces,
-                watchdog,
-                recovery,
-                following,
-                exports.tick,
-            )
+            beside = Beside(saves, drain, last_step, figures.clock, traces, watchdog, recovery, following, exports.tick)
+            trained = train(session, work, state, optimizer, teller.step, peak, beside)
             watchdog.at("end of the training", long=True)
             exports.close()
             teller.trained()
