@@ -218,7 +218,7 @@ def _growing(counted: np.ndarray, visits: np.ndarray) -> _Fitted:
             ids_later += whole * there.sum() * (1 + found * FAR)
             return likelihood, np.stack([found, scale, whole], axis=1), ids_later
 
-        best = _searched(judged, 14 if not turn else 10)
+        best = _searched(judged, 24 if not turn else 12)
         before, (ratio, scale, whole) = ratio, best.told
         ratio = min(float(ratio), 1e6)
         if abs(ratio - before) < 0.02 * max(before, 0.01):
@@ -260,7 +260,7 @@ def _with_passing(counted: np.ndarray, visits: np.ndarray) -> _Fitted:
                     ids_later = whole * (weights.dot(later) + ratio * passing.dot(once) * FAR)
                     return likelihood, np.stack([ratio, whole], axis=1), ids_later
 
-                lasting = _searched(of_lasting_tried, 10, (lasting_shape,)).weights
+                lasting = _searched(of_lasting_tried, 12, (lasting_shape,)).weights
 
                 def of_passing_tried(weights: np.ndarray, lasting=lasting):
                     a, b = np.broadcast_to(lasting.dot(of_lasting), (len(weights), len(seen))), weights.dot(of_passing)
@@ -268,7 +268,7 @@ def _with_passing(counted: np.ndarray, visits: np.ndarray) -> _Fitted:
                     ids_later = whole * (lasting.dot(later) + ratio * weights.dot(once) * FAR)
                     return likelihood, np.stack([ratio, whole], axis=1), ids_later
 
-                best = _searched(of_passing_tried, 10, (passing_shape,))
+                best = _searched(of_passing_tried, 12, (passing_shape,))
                 passing = best.weights
             found.append((best, lasting, passing))
     best, lasting, passing = max(found, key=lambda one: one[0].likelihood)
@@ -325,23 +325,34 @@ def _log_normal(tried: np.ndarray) -> np.ndarray:
 _FIRST, _LAST = float(LOG_MEANS[0]), float(LOG_MEANS[-1])
 _HALF, _MIDDLE = (_LAST - _FIRST) / 2, (_LAST + _FIRST) / 2
 _SHAPES = (
-    _Shape(_power_law, (1.0, _MIDDLE, _LAST), (4.0, _HALF, _HALF), (-3.0, _FIRST, _FIRST), (5.0, _LAST, _LAST), 9),
+    _Shape(_power_law, (2.5, _MIDDLE, _LAST), (2.5, _HALF, _HALF), (0.0, _FIRST, _FIRST), (5.0, _LAST, _LAST), 11),
     _Shape(_log_normal, (0.0, 2.0), (_HALF, 2.0), (_FIRST, 0.1), (_LAST, 4.0), 13),
 )
 _CLOSER = 0.7
+_GRIDS, _ELITE, _DRAWN, _WIDER = 2, 25, 300, 2.0
 
 
-def _searched(judged: Callable, rounds: int = 16, shapes: Sequence[_Shape] = _SHAPES) -> _Best:
-    """Searches grids that close in on their best point."""
+def _searched(judged: Callable, rounds: int = 24, shapes: Sequence[_Shape] = _SHAPES) -> _Best:
+    """Searches grids, then clouds that are drawn with the covariance of the best points so far: the likelihood has
+    narrow ridges, oblique to the axes, along which a grid that closes in on its best point comes to a halt."""
     found = []
     for shape in shapes:
-        best, centre, width = _Best(), np.asarray(shape.centre), np.asarray(shape.width)
-        for _ in range(rounds):
-            axes = [
-                np.unique(np.linspace(c - w, c + w, shape.points).clip(low, high))
-                for c, w, low, high in zip(centre, width, shape.low, shape.high)
-            ]
-            tried = np.stack([one.ravel() for one in np.meshgrid(*axes, indexing="ij")], axis=1)
+        low, high = np.asarray(shape.low), np.asarray(shape.high)
+        centre, width = np.asarray(shape.centre), np.asarray(shape.width)
+        best = _Best()
+        points, likelihoods = np.zeros((0, len(low))), np.zeros(0)
+        random = np.random.default_rng(1)  # the same log gives the same plan
+        for turn in range(rounds):
+            if turn < _GRIDS:
+                axes = [
+                    np.unique(np.linspace(c - w, c + w, shape.points).clip(least, most))
+                    for c, w, least, most in zip(centre, width, low, high)
+                ]
+                tried = np.stack([one.ravel() for one in np.meshgrid(*axes, indexing="ij")], axis=1)
+                width = width * _CLOSER
+            else:
+                spread = _WIDER * np.cov(points.T) + np.diag((1e-4 * (high - low)) ** 2)
+                tried = random.multivariate_normal(points.mean(axis=0), spread, _DRAWN).clip(low, high)
             weights = shape.weights(tried)
             likelihood, told, later = judged(weights)
             best.tries.append((likelihood, later))
@@ -349,7 +360,9 @@ def _searched(judged: Callable, rounds: int = 16, shapes: Sequence[_Shape] = _SH
             if likelihood[at] > best.likelihood:
                 best.likelihood, best.weights, best.told = float(likelihood[at]), weights[at], told[at]
                 centre = tried[at]
-            width = width * _CLOSER
+            points, likelihoods = np.concatenate([points, tried]), np.append(likelihoods, likelihood)
+            elite = np.argsort(-likelihoods, kind="stable")[:_ELITE]
+            points, likelihoods = points[elite], likelihoods[elite]
         found.append(best)
     best = max(found, key=lambda one: one.likelihood)
     best.tries = [one for each in found for one in each.tries]
