@@ -74,6 +74,8 @@ def run(args: argparse.Namespace) -> int:
     from ps_cluster.job.load import load_job
     from ps_cluster.plan import constants
 
+    if args.from_report and (args.days is not None or args.ids or (args.share != 1 and not args.samples)):
+        raise UserError("--from-report: expected no --days, --ids or --share of other rows, as the run's rows count")
     if args.job is None and not args.calibrate:
         raise UserError("plan: expected a job file, or --calibrate, found neither")
     if args.calibrate:
@@ -88,9 +90,9 @@ def run(args: argparse.Namespace) -> int:
     _writable(args.html)
     ids = dict(_told(one) for one in args.ids)
 
-    from ps_cluster.plan.comparison import compare, comparison_text, read_report
+    from ps_cluster.plan.comparison import check_report_of, compare, comparison_text, read_report
     from ps_cluster.plan.document import document
-    from ps_cluster.plan.facts import facts_of, scan_of
+    from ps_cluster.plan.facts import check_wishes, facts_of, scan_of
     from ps_cluster.plan.html import html
     from ps_cluster.plan.plan import plan_of
     from ps_cluster.plan.text import text
@@ -98,6 +100,10 @@ def run(args: argparse.Namespace) -> int:
 
     report = read_report(args.from_report) if args.from_report else None
     finished = read_report(args.check) if args.check else None
+    for path, read in ((args.from_report, report), (args.check, finished)):
+        if read is not None:
+            check_report_of(job_file, path, read)
+    check_wishes(job_file, args.days, ids, report)
     with Progress("plan") as progress:
         scanned = None
         if report is None or args.samples:

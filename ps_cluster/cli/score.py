@@ -41,6 +41,8 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"--batch: expected at least 1, found {args.batch}")
     if os.path.exists(args.out):
         raise UserError(f"{args.out}: expected a file that is not there yet, found one")
+    if not os.path.isdir(os.path.dirname(os.path.abspath(args.out))):
+        raise UserError(f"--out: expected a file in a folder that exists, found {args.out!r}")
     paths = expand(args.data, os.getcwd())
     import_tensorflow(gpu=False, tfra=False)
     from ps_cluster.export.opened import find_model, open_model

@@ -38,6 +38,8 @@ def described(schema: Schema, root: Schema = ROOT) -> str:
     kind = schema.get("type")
     if kind in ("integer", "number"):
         return f"{'an integer' if kind == 'integer' else 'a number'}{_bounds(schema)}"
+    if kind == "boolean":
+        return "true or false"
     if kind == "string":
         return "text"
     if kind == "array":

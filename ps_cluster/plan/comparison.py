@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from ps_cluster.errors import UserError
+from ps_cluster.job.resolve import JobFile, tables_of
 from ps_cluster.plan.plan import Plan
 from ps_cluster.plan.text import shown
 from ps_cluster.plan.types import Facts
@@ -48,6 +49,20 @@ def read_report(path: str) -> dict[str, Any]:
     if not found.tables:
         raise UserError(f"{path}: tables: expected those of a run, found none")
     return found.model_dump()
+
+
+def check_report_of(job_file: JobFile, path: str, report: Mapping[str, Any]) -> None:
+    """Returns when the report at `path` tells of exactly the job's tables.
+
+    Raises:
+      UserError: it is of another job, or of this one with other tables.
+    """
+    expected, found = set(tables_of(job_file.job)), {table["name"] for table in report["tables"]}
+    if expected != found:
+        raise UserError(
+            f"{path}: tables: expected those of {job_file.path} ({', '.join(sorted(expected))}), "
+            f"found those of a run of job {report['job'] or 'without a name'} ({', '.join(sorted(found))})"
+        )
 
 
 def compare(facts: Facts, plan: Plan, report: Mapping[str, Any]) -> list[Compared]:

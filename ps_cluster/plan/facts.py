@@ -71,12 +71,7 @@ def facts_of(
     """
     job = job_file.job
     tables = tables_of(job)
-    told = {**job.planning.ids, **(ids or {})}
-    unknown = [name for name in told if name not in tables]
-    if unknown:
-        raise UserError(
-            f"{job_file.path}: planning.ids: expected names of tables ({', '.join(tables)}), found {unknown[0]!r}"
-        )
+    told = _told_ids(job_file, ids)
     elements = dict(scanned.elements) if scanned else _assumed_lengths(job)
     horizon = _horizon(job_file, scanned, days, report)
     loads = {name: _load(job_file, name, scanned, told.get(name), report, elements) for name in tables}
@@ -109,11 +104,44 @@ def facts_of(
     )
 
 
+def check_wishes(
+    job_file: JobFile, days: float | None, ids: Mapping[str, int], report: Mapping[str, Any] | None
+) -> None:
+    """Returns when no wish is without its meaning for this job, whatever the samples say; so before they are read.
+
+    Raises:
+      UserError: `ids` of another table, or days of a log whose rows have no time.
+    """
+    job = job_file.job
+    _told_ids(job_file, ids)
+    wanted = days if days is not None else job.planning.days
+    if report is None and wanted is not None and job.planning.rows_per_day is None and job.data.time is None:
+        raise _no_days(job_file, wanted)
+
+
 def slots_of(optimizer: SparseOptimizer) -> int:
     """Vectors that a table's optimiser keeps beside an embedding."""
     if optimizer.name == "rmsprop":
         return 2 if optimizer.momentum > 0 else 1
     return {"sgd": 0, "momentum": 1, "adagrad": 1, "adam": 2, "adamw": 2, "ftrl": 2}[optimizer.name]
+
+
+def _told_ids(job_file: JobFile, ids: Mapping[str, int] | None) -> dict[str, int]:
+    told, tables = {**job_file.job.planning.ids, **(ids or {})}, tables_of(job_file.job)
+    unknown = [name for name in told if name not in tables]
+    if unknown:
+        place = "--ids" if unknown[0] in (ids or {}) else "planning.ids"
+        raise UserError(
+            f"{job_file.path}: {place}: expected names of tables ({', '.join(tables)}), found {unknown[0]!r}"
+        )
+    return told
+
+
+def _no_days(job_file: JobFile, wanted: float) -> UserError:
+    return UserError(
+        f"{job_file.path}: expected planning.rows_per_day, or samples and data.time, to look {wanted:g} days "
+        "ahead, found neither"
+    )
 
 
 def _shape(name: str, table: Table, default: SparseOptimizer) -> TableShape:
@@ -198,13 +226,10 @@ def _horizon(job_file: JobFile, scanned: Scan | None, days: float | None, report
         rows, epochs = report.get("rows"), report.get("epochs") or 1
         if not rows:
             raise UserError(f"{job_file.path}: expected a report with rows that were trained on, found none")
-        return Horizon(rows / epochs, rows_per_day, None, "rows of the run")
+        return Horizon(rows / epochs, rows_per_day, None, f"rows of a run of job {report.get('job')}")
     if wanted is not None:
         if rows_per_day is None:
-            raise UserError(
-                f"{job_file.path}: expected planning.rows_per_day, or samples and data.time, to look {wanted:g} days "
-                "ahead, found neither"
-            )
+            raise _no_days(job_file, wanted)
         return Horizon(rows_per_day * wanted, rows_per_day, wanted, f"{wanted:g} days of {rows_per_day:,.0f} rows")
     if scanned is not None:
         return Horizon(float(scanned.total_rows), rows_per_day, None, "all rows of the samples")

@@ -199,6 +199,12 @@ def resume(*, step: int, checkpoint: str | None, rows_trained: int, rows_retrain
     return _event("resume", locals())
 
 
+def damaged(*, lines: Sequence[str]) -> Event:
+    """Checkpoints newer than the one that training goes on from are not whole: a line for each of their files that is
+    damaged or missing, and one that says which checkpoint is the newest whole one."""
+    return _event("damaged", locals())
+
+
 def restart(
     *, who: str, status: int, step: int, checkpoint_step: int, restarted: Sequence[str], restart: int, told: str
 ) -> Event:

@@ -15,7 +15,7 @@ from ps_cluster.report.terminal import TerminalDisplay
 
 _LINES = (
     *("checkpoint", "checkpoint_failed", "warm_start", "resume", "restart", "recovered"),
-    *("file", "export_failed"),
+    *("file", "export_failed", "damaged"),
 )
 
 

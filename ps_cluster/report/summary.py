@@ -58,9 +58,11 @@ def head(start: Mapping[str, Any]) -> Block:
 
 def line(event: Mapping[str, Any]) -> str:
     """A checkpoint that was written, or was not, or that tables or training start from, a restart, a file that was
-    trained on, an export, in one line."""
+    trained on, an export, in one line; damaged files of checkpoints in one each."""
     if event["event"] == "restart":
         return str(event["told"])
+    if event["event"] == "damaged":
+        return "\n".join(event["lines"])
     if event["event"] == "file":
         return _file(event)
     step = f"step {count(event['step'])}"

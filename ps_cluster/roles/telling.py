@@ -231,6 +231,10 @@ class Teller:
     def warm_start(self, path: str, step: int, tables: dict[str, int]) -> None:
         self._tell(events.warm_start(path=path, step=step, tables=tables))
 
+    def damaged(self, lines: Sequence[str]) -> None:
+        """Newer checkpoints than the one that training goes on from are not whole."""
+        self._tell(events.damaged(lines=lines))
+
     def resume(self, checkpoint: str | None, state: TrainingState) -> None:
         """Training goes on. The report knows the steps before, as events tell them."""
         if self._lines is None:

@@ -111,7 +111,7 @@ def run_worker(
             optimizer = make_dense_optimizer(job_file.job.optimizers.dense)
             with tf.device(devices.compute):
                 optimizer.build(session.model.trainable_variables)
-            saved, where = restored(session, optimizer, train_samples) if resume else (None, None)
+            saved, where = restored(session, optimizer, train_samples, teller.damaged) if resume else (None, None)
             if session.rank == 0 and saved is None:
                 _warm_start(session, teller)
             broadcast_from_first([*session.model.weights, *optimizer.variables])  # the others wait for the tables, too

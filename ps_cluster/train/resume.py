@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import tf_keras
@@ -17,11 +18,16 @@ from ps_cluster.train.work import check_same_reading, reading_of
 
 
 def restored(
-    session: Session, optimizer: tf_keras.optimizers.Optimizer, samples: Samples
+    session: Session,
+    optimizer: tf_keras.optimizers.Optimizer,
+    samples: Samples,
+    damaged: Callable[[list[str]], None] = lambda lines: None,
 ) -> tuple[TrainingState | None, str | None]:
     """Puts the newest whole checkpoint into the session; every worker calls it. Only worker 0 has the weights then.
 
     The tables must be empty, and the optimiser built.
+
+    damaged: on worker 0, takes what is wrong with newer checkpoints, in lines; not called where nothing is.
 
     Returns:
       Where training stands, and the checkpoint's folder; None where no checkpoint was ever finished.
@@ -30,7 +36,10 @@ def restored(
       UserError: there are checkpoints but none is whole, or the job means something else than the one that was trained.
     """
     job_file = session.job_file
-    found = newest_or_none(job_file.checkpoints, session.devices.ps) if session.rank == 0 else None
+    wrong: list[str] = []
+    found = newest_or_none(job_file.checkpoints, session.devices.ps, wrong.append) if session.rank == 0 else None
+    if wrong:
+        damaged(wrong)
     folder = text_from_first(found.folder if found is not None else None)
     if not folder:
         return None, None

@@ -47,13 +47,17 @@ def check_as_trained(job_file: JobFile, trained: dict[str, Any]) -> None:
       UserError: it does not; one line for each field that differs.
     """
     lines = [
-        f"{job_file.path}: {place}: expected {before!r} as in the training of the checkpoint, found {now!r}"
+        f"{job_file.path}: {place}: expected {_told(before)} as in the training of the checkpoint, found {_told(now)}"
         for place, before, now in _differences("", trained, meaning_of(job_file.job))
     ]
     if len(lines) > _SHOWN:
         lines[_SHOWN:] = [f"{job_file.path}: and {len(lines) - _SHOWN} more differences"]
     if lines:
         raise UserError("\n".join(lines))
+
+
+def _told(value: Any) -> str:
+    return "nothing" if value is None else repr(value)
 
 
 def _differences(place: str, before: Any, now: Any) -> Iterator[tuple[str, Any, Any]]:

@@ -77,7 +77,10 @@ def parser() -> argparse.ArgumentParser:
 
 def run_objects(args: argparse.Namespace) -> int:
     """Until their Jobs have ended."""
-    text = sys.stdin.read() if args.file == "-" else Path(args.file).read_text(encoding="utf-8")
+    try:
+        text = sys.stdin.read() if args.file == "-" else Path(args.file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{args.file}: expected objects as YAML, found: {getattr(error, 'strerror', error)}") from None
     cluster = cluster_of(text)
     check(cluster)
     if args.back_off <= 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from ps_cluster.job.load import load_job
 from ps_cluster.kubernetes.render import run_objects
 from tests.k8s.manifests import K8S
 from tests.pods import image
+from tests.pods.__main__ import main
 from tests.pods.command_line import arguments
 from tests.pods.manifests import cluster_of, objects_of
 from tests.pods.pods import Pod, environment
@@ -117,6 +119,13 @@ def test_what_would_matter_and_is_not_emulated_is_refused_by_object_and_field(ki
 def test_what_is_no_object_is_refused(text):
     with pytest.raises(UserError):
         cluster_of(text)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--file", str(tmp_path / "absent.yaml"), "--folder", str(tmp_path / "pods")]) == 2
+    assert capsys.readouterr().err.strip() == f"{tmp_path}/absent.yaml: expected objects as YAML, found: " + (
+        "No such file or directory"
+    )
 
 
 def test_a_program_that_is_not_here_is_named():

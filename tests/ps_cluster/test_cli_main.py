@@ -80,6 +80,13 @@ def test_check_of_a_wrong_job_exits_with_2(tmp_path: Path) -> None:
     assert done.stderr == f"{path}:75: training.batch_size: expected an integer above 0, found 'ten'\n"
 
 
+def test_scores_go_into_a_folder_that_is_there(tmp_path: Path) -> None:
+    out = tmp_path / "absent" / "scores.orc"
+    done = ran("score", "model", "samples.orc", "-o", str(out))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"--out: expected a file in a folder that exists, found '{out}'\n"
+
+
 def test_the_version_is_printed() -> None:
     from ps_cluster import __version__
 

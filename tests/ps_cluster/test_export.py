@@ -220,7 +220,7 @@ def test_versions_are_numbered_and_whole(exported: tuple, tmp_path: Path) -> Non
     ("tables", "message"),
     [
         ({"item": {"dim": 2}}, r"tables\.item\.dim: expected 4 as in the training of the checkpoint, found 2"),
-        ({"thing": {"dim": 4}}, r"tables\.thing: expected None as in the training of the checkpoint, found"),
+        ({"thing": {"dim": 4}}, r"tables\.thing: expected nothing as in the training of the checkpoint, found"),
     ],
 )
 def test_tables_that_are_not_the_trained_ones_are_refused(exported: tuple, tables: dict, message: str) -> None:

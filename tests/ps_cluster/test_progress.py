@@ -311,3 +311,8 @@ def test_a_training_that_goes_on_is_told_and_what_was_trained_again_is_in_the_re
     line = "goes on after step 2 of /out/checkpoint/step-0000000002: 2,000 rows trained; 500 rows are trained again"
     assert line in [one.strip() for one in told]
     assert "  rows        4,000 rows trained · 500 rows trained again · 1 restart" in told
+
+
+def test_damaged_files_of_newer_checkpoints_are_lines():
+    lines = ["/out/checkpoint/step-0000000003/dense.npz: missing", "/out/checkpoint: the newest whole one is of step 2"]
+    assert lines_of([events.damaged(lines=lines)]) == lines

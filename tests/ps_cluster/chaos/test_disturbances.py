@@ -152,6 +152,7 @@ def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_is_used(start: 
     ended_well(run, 30)
     told = (run.output / "logs" / "worker-0.restart-1.log").read_text()
     assert f"{damaged}: " in told
+    assert any(f"{damaged}: " in line for event in run.events("damaged") for line in event["lines"])
     assert run.events("resume")[0]["step"] in saved
     assert run.events("resume")[0]["step"] < int(newest.name.removeprefix("step-"))
 

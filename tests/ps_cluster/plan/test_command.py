@@ -104,6 +104,9 @@ def test_constants_of_a_machine_are_used(job: Path, capsys: pytest.CaptureFixtur
             ["--from-report", "text.json"],
             "text.json: tables.0.rows: expected a report of a run, found: Input should be",
         ),
+        (["--from-report", "other.json"], "found those of a run of job news (goods)"),
+        (["--check", "other.json"], "other.json: tables: expected those of "),
+        (["--from-report", "other.json", "--days", "7"], "--from-report: expected no --days"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_line(
@@ -112,9 +115,20 @@ def test_what_is_wrong_is_said_in_a_line(
     monkeypatch.chdir(job.parent)
     table = {"name": "user", "rows": "many", "bytes": 1}
     Path("text.json").write_text(json.dumps({"versions": {}, "tables": [table]}))
+    other = {"versions": {}, "job": "news", "tables": [{"name": "goods", "rows": 5, "bytes": 320}]}
+    Path("other.json").write_text(json.dumps(other))
     status, out, err = asked(capsys, str(job), *arguments)
     assert (status, out) == (2, "")
     assert words in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [["--days", "7"], ["--ids", "users=5"]])
+def test_a_wish_that_no_samples_can_meet_is_refused_before_they_are_read(
+    job: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    (job.parent / "train.orc").write_bytes(b"no samples at all")
+    status, _, err = asked(capsys, str(job), *arguments)
+    assert status == 2 and "train.orc" not in err
 
 
 def test_without_samples_the_table_that_nothing_is_known_of_is_named(
