@@ -90,22 +90,17 @@ def make_root(spec: Inside) -> None:
         if os.path.islink(f"/{link}"):
             (root / link).symlink_to(os.readlink(f"/{link}"))
         elif os.path.isdir(f"/{link}"):
-            _bind(root, f"/{link}", f"/{link}", True)
+            bind(root, f"/{link}", f"/{link}", True)
     for place in spec.shown:
-        _bind(root, place, place, True)
+        bind(root, place, place, True)
     for folder in ("dev", "proc", "sys", "run", "var", "etc", "root"):
         (root / folder).mkdir(exist_ok=True)
     (root / "tmp").mkdir(mode=0o1777, exist_ok=True)
     (root / "tmp").chmod(0o1777)
     for name in _ETC:
         if os.path.exists(f"/etc/{name}"):
-            _bind(root, os.path.realpath(f"/etc/{name}"), f"/etc/{name}", True)
-    for name in _DEVICES:
-        _bind(root, f"/dev/{name}", f"/dev/{name}", False)
-    (root / "dev" / "shm").mkdir()
-    linux.mount("none", str(root / "dev" / "shm"), "tmpfs", linux.NO_DEVICES, "size=64m,mode=1777")
-    for name, target in (("fd", "/proc/self/fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")):
-        (root / "dev" / name).symlink_to(target)
+            bind(root, os.path.realpath(f"/etc/{name}"), f"/etc/{name}", True)
+    make_devices(root)
     linux.mount("proc", str(root / "proc"), "proc")
     linux.mount("/sys", str(root / "sys"), flags=linux.BIND | linux.RECURSIVE)
     for path, text in spec.files.items():
@@ -113,13 +108,23 @@ def make_root(spec: Inside) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
     for source, target, read_only in spec.binds:
-        _bind(root, source, target, read_only)
+        bind(root, source, target, read_only)
     if spec.read_only_root:
         linux.mount("none", spec.root, flags=linux.REMOUNT | linux.BIND | linux.READ_ONLY | linux.NO_DEVICES)
     os.chdir(spec.root)
     linux.mount(spec.root, "/", flags=linux.MOVE)
     os.chroot(".")
     os.chdir("/tmp")
+
+
+def make_devices(root: Path) -> None:
+    """Fills the folder /dev of a root."""
+    for name in _DEVICES:
+        bind(root, f"/dev/{name}", f"/dev/{name}", False)
+    (root / "dev" / "shm").mkdir()
+    linux.mount("none", str(root / "dev" / "shm"), "tmpfs", linux.NO_DEVICES, "size=64m,mode=1777")
+    for name, target in (("fd", "/proc/self/fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")):
+        (root / "dev" / name).symlink_to(target)
 
 
 def run(spec: Inside) -> None:
@@ -143,7 +148,8 @@ def _code(status: int) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _bind(root: Path, source: str, target: str, read_only: bool) -> None:
+def bind(root: Path, source: str, target: str, read_only: bool) -> None:
+    """Shows a file or folder of this machine at a place of a root, which is made where it is missing."""
     place = root / target.lstrip("/")
     if os.path.isdir(source):
         place.mkdir(parents=True, exist_ok=True)
