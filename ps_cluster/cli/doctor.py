@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ps_cluster.watch.diagnosis import Diagnosis, Figures
 
 _SECONDS = 10.0
+_MOST_SECONDS = 86_400.0
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -34,8 +35,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Prints the diagnosis."""
+    from ps_cluster.errors import UserError
     from ps_cluster.watch.diagnosis import diagnose
 
+    if not 0 < args.seconds <= _MOST_SECONDS:
+        raise UserError(f"--seconds: expected a number above 0, at most {_MOST_SECONDS:g}, found {args.seconds:g}")
     figures, of = _figures(args.job, args.seconds)
     found = diagnose(figures)
     print(json.dumps({**asdict(found), "verdict": found.verdict}, indent=1) if args.json else _text(found, figures, of))

@@ -278,10 +278,11 @@ class Teller:
         job, output = shlex.quote(self._job_file.path), self._job_file.output
         self._tell(events.saved(path=os.path.join(output, "tensorboard"), what="TensorBoard"))
         exported = next((event["path"] for event in reversed(self._told) if event["event"] == "exported"), "")
+        again = (f"{_program('ps-cluster')} evaluate {job}", "score the test rows again with the saved checkpoint")
         self._tell(
             events.next(
                 commands=[
-                    (f"{_program('ps-cluster')} evaluate {job}", "score the test rows again with the saved checkpoint"),
+                    *([again] if self._job_file.job.data.test else []),
                     (
                         f"{_program('saved_model_cli')} show --dir {shlex.quote(exported)} "
                         "--tag_set serve --signature_def serving_default",

@@ -60,7 +60,7 @@ class FolderWatch:
 
     @property
     def idle_seconds(self) -> float:
-        """Since a file was new last, or the start."""
+        """Since a file was new last, or the start, or the folder could not be listed: who could tell that none came."""
         return time.monotonic() - self._last_new
 
     def take(self, most: int) -> list[Appeared]:
@@ -93,7 +93,8 @@ class FolderWatch:
             found = new_files(self._folder, self._known)
             self._failing = None
         except DataError as error:
-            self._failing = self._failing or (time.monotonic(), str(error))
+            self._last_new = time.monotonic()
+            self._failing = self._failing or (self._last_new, str(error))
             return
         doubtful, self._doubtful = self._doubtful, {}
         for name, size in found:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from ps_cluster.errors import UserError
 from ps_cluster.job.membership import Membership
 
 FOLDER = "metrics"
@@ -69,7 +70,11 @@ def endpoints_of(output: str) -> list[Endpoint]:
 
 
 def endpoints_at(addresses: Sequence[str]) -> list[Endpoint]:
-    """Of processes whose role their answers will tell."""
+    """Of processes whose role their answers will tell. Raises UserError for what is no HOST:PORT."""
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        if not host or not (port.isdecimal() and 0 < int(port) < 65_536):
+            raise UserError(f"--address: expected HOST:PORT with commas between them, found {address!r}")
     return [Endpoint("process", index, address, 0, "") for index, address in enumerate(addresses)]
 
 

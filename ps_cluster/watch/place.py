@@ -58,14 +58,25 @@ class Events:
     """The events of a run, as far as they have been read."""
 
     def __init__(self, place: Place):
-        self._tail = EventsTail(Path(place.output, "events.jsonl"))
+        self._path = Path(place.output, "events.jsonl")
+        self._tail = EventsTail(self._path)
         self.status = Status()
 
     def read(self) -> list[dict[str, Any]]:
-        """What has come since the last call; `status` knows it then."""
+        """What has come since the last call; `status` knows it then.
+
+        Raises:
+          UserError: the file holds JSON that is no event of a run.
+        """
         new = self._tail.read()
         for event in new:
-            self.status.update(event)
+            try:
+                self.status.update(event)
+            except (KeyError, TypeError, ValueError, AttributeError):
+                kind = event.get("event")
+                raise UserError(
+                    f"{self._path}: expected events of a run, found one of kind {kind!r} without its fields"
+                ) from None
         return new
 
 

@@ -40,3 +40,11 @@ def test_a_file_that_stays_damaged_or_lacks_a_column_is_told_as_such(tmp_path: P
     damaged, lacking = looks.take(9)
     assert damaged.name == "a.orc" and "expected an ORC file" in damaged.problem
     assert lacking.name == "b.orc" and "column wrong" in lacking.problem
+
+
+def test_a_folder_that_is_away_is_not_idle(tmp_path: Path) -> None:
+    looks = watch(tmp_path / "away")
+    looks._last_new -= 100.0
+    assert looks.idle_seconds >= 100.0
+    looks._look()
+    assert looks.idle_seconds < 100.0

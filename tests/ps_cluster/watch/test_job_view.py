@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from ps_cluster.cli.main import main
+from ps_cluster.errors import UserError
 from ps_cluster.report import events
 from ps_cluster.report.json_report import report_of
 from ps_cluster.report.status import Status
 from ps_cluster.train.step_time import PARTS
-from ps_cluster.watch.endpoint import Endpoint
+from ps_cluster.watch.endpoint import Endpoint, endpoints_at
 from ps_cluster.watch.figures import of_report
 from ps_cluster.watch.job_view import view
+from ps_cluster.watch.place import Events, Place
 from ps_cluster.watch.scrape import Scraped
 from ps_cluster.watch.show import lines
 from ps_cluster.watch.used import used_between
@@ -97,3 +102,21 @@ def test_counters_of_a_process_that_was_started_anew_count_from_its_start(restar
     before, after = worker(10.0, 1, 1, 1), worker(7.0 if restarted else 14.0, 1, 1, 1)
     (used,) = used_between([before], [after])
     assert used.seconds == (7.0 if restarted else 4.0)
+
+
+def test_an_event_without_its_fields_is_named_with_its_file(tmp_path: Path):
+    (tmp_path / "events.jsonl").write_text('{"event": "step"}\n')
+    with pytest.raises(UserError, match=r"events\.jsonl: expected events of a run, found one of kind 'step'"):
+        Events(Place(str(tmp_path))).read()
+
+
+@pytest.mark.parametrize("address", ["here", "here:x", ":9100", "here:70000", ""])
+def test_an_address_without_host_or_port_is_refused(address: str):
+    with pytest.raises(UserError, match="--address: expected HOST:PORT"):
+        endpoints_at(["here:9100", address])
+
+
+@pytest.mark.parametrize("seconds", ["-5", "0", "nan", "inf"])
+def test_a_running_job_is_watched_for_a_time_above_0(seconds: str, capsys: pytest.CaptureFixture[str]):
+    assert main(["doctor", "absent", "--seconds", seconds]) == 2
+    assert capsys.readouterr().err.startswith("--seconds: expected a number above 0")
