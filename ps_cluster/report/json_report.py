@@ -52,8 +52,8 @@ class TableReport(BaseModel):
     """What one embedding table holds at the end."""
 
     name: str = Field(description="Name of the table.")
-    rows: int = Field(description="Rows, over all PS.")
-    bytes: int = Field(description="Bytes of these rows as stored on the PS: embedding and optimiser state.")
+    rows: int = Field(ge=0, description="Rows, over all PS.")
+    bytes: int = Field(ge=0, description="Bytes of these rows as stored on the PS: embedding and optimiser state.")
     tiers: list[TierReport] = Field([], description="Rows by width, where the table has several.")
     parameters_saved: int = Field(
         0, description="Numbers in embeddings that the table has less than if all rows had its largest width."
@@ -139,7 +139,7 @@ class Report(BaseModel):
     sampling: dict[str, Any] | None = Field(
         None, description="Rates by which the training rows were sampled; null: they were not."
     )
-    rows: int | None = Field(None, description="Rows trained on, counted once per epoch.")
+    rows: int | None = Field(None, ge=0, description="Rows trained on, counted once per epoch.")
     rows_retrained: int = Field(
         0, description="Rows that were trained again, because training went back to a checkpoint before them."
     )

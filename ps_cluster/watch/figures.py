@@ -22,8 +22,11 @@ def of_report(report: Report, where: str) -> Figures:
     """Raises UserError when the run has no step times; `where`: the report's place."""
     if not report.timed_steps:
         raise UserError(f"{where}: expected a run of two steps at least, found step times of none")
+    times = [StepTime(**one.model_dump()) for one in report.step_time]
+    if not times or not all(one.total > 0 for one in times):
+        raise UserError(f"{where}: step_time: expected seconds of every worker's steps, found none of a worker")
     return Figures(
-        step_time=[StepTime(**one.model_dump()) for one in report.step_time],
+        step_time=times,
         steps=report.timed_steps,
         processes=[Used(**one.model_dump()) for one in report.processes],
         settings=report.settings,

@@ -104,6 +104,10 @@ def test_constants_of_a_machine_are_used(job: Path, capsys: pytest.CaptureFixtur
             ["--from-report", "text.json"],
             "text.json: tables.0.rows: expected a report of a run, found: Input should be",
         ),
+        (
+            ["--from-report", "less.json"],
+            "less.json: tables.0.rows: expected a report of a run, found: Input should be",
+        ),
         (["--from-report", "other.json"], "found those of a run of job news (goods)"),
         (["--check", "other.json"], "other.json: tables: expected those of "),
         (["--from-report", "other.json", "--days", "7"], "--from-report: expected no --days"),
@@ -115,6 +119,8 @@ def test_what_is_wrong_is_said_in_a_line(
     monkeypatch.chdir(job.parent)
     table = {"name": "user", "rows": "many", "bytes": 1}
     Path("text.json").write_text(json.dumps({"versions": {}, "tables": [table]}))
+    less = {"versions": {}, "tables": [{"name": "user", "rows": -1, "bytes": 1}]}
+    Path("less.json").write_text(json.dumps(less))
     other = {"versions": {}, "job": "news", "tables": [{"name": "goods", "rows": 5, "bytes": 320}]}
     Path("other.json").write_text(json.dumps(other))
     status, out, err = asked(capsys, str(job), *arguments)

@@ -9,7 +9,7 @@ import pytest
 from ps_cluster.cli.main import main
 from ps_cluster.errors import UserError
 from ps_cluster.report import events
-from ps_cluster.report.json_report import report_of
+from ps_cluster.report.json_report import StepTimeReport, report_of
 from ps_cluster.report.status import Status
 from ps_cluster.train.step_time import PARTS
 from ps_cluster.watch.endpoint import Endpoint, endpoints_at
@@ -95,6 +95,15 @@ def test_a_report_holds_the_step_times_of_all_windows_and_what_processes_used():
     assert figures.steps == 40
     assert figures.step_time[0].pull == 6.0
     assert figures.processes[0].cpu_seconds == 50.0
+
+
+@pytest.mark.parametrize("seconds", [None, 0.0, -1.0])
+def test_a_report_whose_step_times_are_none_is_refused(seconds: float | None):
+    status = run_status()
+    times = [] if seconds is None else [StepTimeReport(**dict.fromkeys(PARTS, seconds))]
+    report = report_of([status.last["start"], status.last["step"]]).model_copy(update={"step_time": times})
+    with pytest.raises(UserError, match="here: step_time: expected seconds"):
+        of_report(report, "here")
 
 
 @pytest.mark.parametrize("restarted", [False, True])
