@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 
-from ps_cluster.train.last_step import LAST_STEP, LastStep, LastStepFile
+from ps_cluster.train.last_step import LastStep
 from tests.pods.network import firewall
 from tests.ps_cluster import small_cluster
+from tests.ps_cluster.last_told import last_told
 
 CLAIM = "trial"
 LIMIT_SECONDS = 1500
@@ -92,14 +93,7 @@ class Trial:
 
     def last(self) -> LastStep:
         """What was trained last, by the trainer's account."""
-        path = self.output / LAST_STEP
-        if not path.exists():
-            return LastStep(0, 0, 0, 0)
-        file = LastStepFile(str(path))
-        try:
-            return file.read() or LastStep(0, 0, 0, 0)
-        finally:
-            file.close()
+        return last_told(self.output)
 
     def checkpoints(self) -> list[int]:
         """Steps of the whole checkpoints that are there."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ps_cluster.train.last_step import LAST_STEP, LastStep, LastStepFile
+from ps_cluster.train.last_step import LastStep
+from tests.ps_cluster.last_told import last_told
 from tests.ps_cluster.small_cluster import Run
 
 ROWS = 320  # of an epoch of small_cluster's samples
@@ -19,14 +20,7 @@ SMALL: dict[str, Any] = {
 
 def last(run: Run) -> LastStep:
     """Of a run that has begun."""
-    path = run.output / LAST_STEP
-    if not path.exists():
-        return LastStep(0, 0, 0, 0)
-    file = LastStepFile(str(path))
-    try:
-        return file.read() or LastStep(0, 0, 0, 0)
-    finally:
-        file.close()
+    return last_told(run.output)
 
 
 def ended_well(run: Run, epochs: int) -> LastStep:
