@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
     job_file = load_job(args.job)
     import_tensorflow()
     from ops.library import load
-    from ps_cluster.roles.worker import run_evaluation
+    from ps_cluster.roles.evaluation import run_evaluation
 
     load()
     print(json.dumps(asdict(run_evaluation(job_file)), indent=1))

@@ -67,8 +67,8 @@ def trained(job_path: str, with_offset: bool, membership: Membership, devices: D
     from ps_cluster.checkpoint.saver import Saver
     from ps_cluster.export.saved_model import export_saved_model
     from ps_cluster.job.load import load_job
+    from ps_cluster.roles.evaluation import evaluate_session
     from ps_cluster.roles.telling import Teller
-    from ps_cluster.roles.worker import evaluate_session
     from ps_cluster.train.beginning import begun
     from ps_cluster.train.dense import make_dense_optimizer
     from ps_cluster.train.loop import train as train_all
