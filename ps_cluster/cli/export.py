@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
     from ps_cluster.checkpoint.storage import load_file_systems
     from ps_cluster.export.check import SAMPLES, CheckSettings
     from ps_cluster.export.delta import export_delta
-    from ps_cluster.export.saved_model import default_parent, export_saved_model
+    from ps_cluster.export.saved_model import Asked, default_parent, export_saved_model
     from ps_cluster.export.scheduled import export_as_scheduled
     from ps_cluster.export.sharded import export_sharded
     from ps_cluster.export.sharded_delta import export_sharded_delta
@@ -106,32 +106,22 @@ def run(args: argparse.Namespace) -> int:
         if args.checkpoint is not None:
             load_file_systems(args.checkpoint)
             checkpoint = checkpoint_at(args.checkpoint)
+        asked = Asked(told.append, checkpoint, check)
         scheduled = job_file.job.export if args.as_scheduled else None
         if args.form in ("ops", "both") or (scheduled is not None and scheduled.form == "ops"):
             load_rankmixer()
         if args.as_scheduled:
             folders.append(export_as_scheduled(job_file, told.append))
         elif args.since is not None and args.form == "sharded":
-            folders.append(
-                export_sharded_delta(job_file, args.since, args.to, told.append, checkpoint=checkpoint, check=check)
-            )
+            folders.append(export_sharded_delta(job_file, args.since, args.to, asked))
         elif args.since is not None:
-            parent = args.to or default_parent(job_file, args.form)
-            folders.append(export_delta(job_file, args.since, parent, told.append, checkpoint=checkpoint, check=check))
+            folders.append(export_delta(job_file, args.since, args.to or default_parent(job_file, args.form), asked))
         elif args.form == "sharded":
-            folders.append(
-                export_sharded(
-                    job_file, args.shards, args.to, told.append, args.rows, checkpoint=checkpoint, check=check
-                )
-            )
+            folders.append(export_sharded(job_file, args.shards, args.to, args.rows, asked))
         else:
             for form in ("plain", "ops") if args.form == "both" else (args.form,):
                 parent = f"{args.to.rstrip('/')}-ops" if args.to and (args.form, form) == ("both", "ops") else args.to
-                folders.append(
-                    export_saved_model(
-                        job_file, parent, told.append, form, args.rows, checkpoint=checkpoint, check=check
-                    )
-                )
+                folders.append(export_saved_model(job_file, parent, form, args.rows, asked))
     for line in dict.fromkeys(told):
         print(line, file=sys.stderr)
     print(*folders, sep="\n")

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -35,20 +36,38 @@ from ps_cluster.export.model_card import write_card
 from ps_cluster.export.ordered_rows import OrderedRows, StoredRows, ordered, shard_of
 from ps_cluster.export.row_merge import Change, changes
 from ps_cluster.export.row_types import RowType
-from ps_cluster.export.saved_model import Tell, default_parent, describe, of_newest, save_ranker
+from ps_cluster.export.saved_model import PLAINLY, Asked, default_parent, describe, of_newest, save_ranker
 from ps_cluster.export.serving_model import ServingModel
 from ps_cluster.export.version_folder import Unfinished, delta_name, new_folder, next_number
 from ps_cluster.job.resolve import JobFile
+
+
+@dataclass(frozen=True)
+class DeltaOf:
+    """What a delta is of: it leads from version `since`, which `base` describes, to a job's checkpoint."""
+
+    job_file: JobFile
+    checkpoint: Checkpoint
+    since: int
+    base: Description
+
+    def check_tables(self, rows: Mapping[str, StoredRows]) -> dict[str, int]:
+        """The widths of the tables; raises UserError where the version is of another job, or of other widths."""
+        job, source, found = self.job_file.job.name, self.base.source.job, {n: t.width for n, t in rows.items()}
+        expected = {name: table.width for name, table in self.base.tables.items()}
+        if (source, expected) != (job, found):
+            raise UserError(
+                f"{self.job_file.path}: expected the job {source} with tables of widths {expected}, of which version "
+                f"{self.since} is, found {job} with {found}"
+            )
+        return found
 
 
 def export_delta(
     job_file: JobFile,
     since: int,
     parent: str | None = None,
-    tell: Tell | None = None,
-    *,
-    checkpoint: Checkpoint | None = None,
-    check: CheckSettings | None = None,
+    asked: Asked = PLAINLY,
 ) -> str:
     """Writes what makes a checkpoint of version `since` below `parent`; returns the folder, `delta-SINCE-to-NEXT`.
 
@@ -62,10 +81,10 @@ def export_delta(
         number = next_number(parent)
         name = delta_name(since, number)
         with new_folder(parent, number, name) as folder:
-            _write(job_file, found, since, base, model, folder, check)
+            _write(DeltaOf(job_file, found, since, base), model, folder, asked.check)
         return os.path.join(parent, name)
 
-    return of_newest(job_file, checkpoint, tell, export)
+    return of_newest(job_file, asked, export)
 
 
 def _base_of(parent: str, since: int) -> tuple[Description, str | None]:
@@ -87,22 +106,10 @@ def _base_of(parent: str, since: int) -> tuple[Description, str | None]:
     raise UserError(f"{parent}: expected version {since}, or a delta that leads to it, found none")
 
 
-def _write(
-    job_file: JobFile,
-    checkpoint: Checkpoint,
-    since: int,
-    base: Description,
-    base_model: str | None,
-    folder: Unfinished,
-    check: CheckSettings | None,
-) -> None:
+def _write(of: DeltaOf, base_model: str | None, folder: Unfinished, check: CheckSettings | None) -> None:
+    job_file, checkpoint, since, base = of.job_file, of.checkpoint, of.since, of.base
     module = ServingModel(job_file.job, checkpoint, base.form, base.rows)
-    expected, found = {n: t.width for n, t in base.tables.items()}, {n: t.width for n, t in module.rows.items()}
-    if (base.source.job, expected) != (job_file.job.name, found):
-        raise UserError(
-            f"{job_file.path}: expected the job {base.source.job} with tables of widths {expected}, of which version "
-            f"{since} is, found {job_file.job.name} with {found}"
-        )
+    of.check_tables(module.rows)
     model = os.path.join(folder.model, MODEL)
     described = save_ranker(job_file, checkpoint, module, base.form, base.rows, model)
     os.makedirs(os.path.join(folder.model, "tables"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
 import tensorflow as tf
 
@@ -45,15 +46,28 @@ Tell = Callable[[str], None]
 _TRIES = 3
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What an export is asked for, whatever its form.
+
+    tell: as of `newest_checkpoint`. checkpoint: by default the newest whole one. check: compare scores with the
+    trainer's before the version is published.
+    """
+
+    tell: Tell | None = None
+    checkpoint: Checkpoint | None = None
+    check: CheckSettings | None = None
+
+
+PLAINLY = Asked()
+
+
 def export_saved_model(
     job_file: JobFile,
     parent: str | None = None,
-    tell: Tell | None = None,
     form: Form = "plain",
     rows: RowType = "float32",
-    *,
-    checkpoint: Checkpoint | None = None,
-    check: CheckSettings | None = None,
+    asked: Asked = PLAINLY,
 ) -> str:
     """Writes a checkpoint as the next numbered version below `parent`; returns the version's folder.
 
@@ -61,10 +75,7 @@ def export_saved_model(
 
     Args:
         parent: by default `default_parent`.
-        tell: as of `newest_checkpoint`.
         rows: how the rows of tables are stored.
-        checkpoint: by default the newest whole one.
-        check: compare scores with the trainer's before the version is published.
 
     Raises:
         UserError: the job's checkpoint cannot be read, or is of another job.
@@ -80,27 +91,25 @@ def export_saved_model(
             described = described.with_sizes(sizes)
             describe(found, described, module.folded, version.model)
             checked = None
-            if check is not None:
-                checked = check_export(job_file, found, rows, version.model, check, version.scratch)
+            if asked.check is not None:
+                checked = check_export(job_file, found, rows, version.model, asked.check, version.scratch)
             write_card(version.model, job_file, described, module.folded, found.manifest.sampling, checked)
         return os.path.join(parent, str(version.number))
 
-    return of_newest(job_file, checkpoint, tell, export)
+    return of_newest(job_file, asked, export)
 
 
-def of_newest(
-    job_file: JobFile, checkpoint: Checkpoint | None, tell: Tell | None, export: Callable[[Checkpoint], str]
-) -> str:
-    """What `export` makes of the checkpoint, by default the newest; where a running job removes that meanwhile, of the
-    one that is the newest then."""
+def of_newest(job_file: JobFile, asked: Asked, export: Callable[[Checkpoint], str]) -> str:
+    """What `export` makes of the checkpoint that is asked for; where that is the newest and a running job removes it
+    meanwhile, of the one that is the newest then."""
     load_file_systems(job_file.checkpoints)
     for attempt in range(_TRIES):
-        found = checkpoint or newest_checkpoint(job_file.checkpoints, tell=tell)
+        found = asked.checkpoint or newest_checkpoint(job_file.checkpoints, tell=asked.tell)
         check_as_trained(job_file, found.manifest.trained)
         try:
             return export(found)
         except tf.errors.NotFoundError:
-            if checkpoint is not None or attempt == _TRIES - 1:
+            if asked.checkpoint is not None or attempt == _TRIES - 1:
                 raise
     raise AssertionError("unreachable")
 

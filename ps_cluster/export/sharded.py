@@ -22,7 +22,7 @@ from ps_cluster.export.description import Description, TableSize, served_feature
 from ps_cluster.export.model_card import write_card
 from ps_cluster.export.ordered_rows import ordered
 from ps_cluster.export.row_types import RowType
-from ps_cluster.export.saved_model import Tell, default_parent, describe, of_newest
+from ps_cluster.export.saved_model import PLAINLY, Asked, default_parent, describe, of_newest
 from ps_cluster.export.sharded_client import DENSE, shard_name
 from ps_cluster.export.sharded_model import DenseModel, ShardModel
 from ps_cluster.export.version_folder import Unfinished, new_folder, next_number
@@ -37,11 +37,8 @@ def export_sharded(
     job_file: JobFile,
     shards: int,
     parent: str | None = None,
-    tell: Tell | None = None,
     rows: RowType = "float32",
-    *,
-    checkpoint: Checkpoint | None = None,
-    check: CheckSettings | None = None,
+    asked: Asked = PLAINLY,
 ) -> str:
     """Writes a checkpoint as the next version of a sharded export below `parent`; returns the folder of `dense`.
 
@@ -57,10 +54,10 @@ def export_sharded(
         with contextlib.ExitStack() as stack:
             # They end in the opposite order: `dense` last.
             dense, *others = [stack.enter_context(new_folder(place, number)) for place in places]
-            _write(job_file, found, rows, dense, others, check)
+            _write(job_file, found, rows, dense, others, asked.check)
         return os.path.join(places[0], str(number))
 
-    return of_newest(job_file, checkpoint, tell, export)
+    return of_newest(job_file, asked, export)
 
 
 def _write(

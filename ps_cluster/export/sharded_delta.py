@@ -14,13 +14,12 @@ from dataclasses import replace
 import tensorflow as tf
 
 from ps_cluster.checkpoint.finding import Checkpoint
-from ps_cluster.errors import UserError
 from ps_cluster.export.check import CheckSettings, check_export
-from ps_cluster.export.delta import table_changes, write_table
+from ps_cluster.export.delta import DeltaOf, table_changes, write_table
 from ps_cluster.export.delta_format import MODEL, Delta, TableChange, write_delta
-from ps_cluster.export.description import Description, TableSize, read_description, source_of, write_description
+from ps_cluster.export.description import TableSize, read_description, source_of, write_description
 from ps_cluster.export.model_card import write_card
-from ps_cluster.export.saved_model import Tell, default_parent, describe, of_newest
+from ps_cluster.export.saved_model import PLAINLY, Asked, default_parent, describe, of_newest
 from ps_cluster.export.sharded import described_dense, published
 from ps_cluster.export.sharded_client import DENSE
 from ps_cluster.export.sharded_delta_apply import apply_all, models_of
@@ -34,10 +33,7 @@ def export_sharded_delta(
     job_file: JobFile,
     since: int,
     parent: str | None = None,
-    tell: Tell | None = None,
-    *,
-    checkpoint: Checkpoint | None = None,
-    check: CheckSettings | None = None,
+    asked: Asked = PLAINLY,
 ) -> str:
     """Writes what makes a checkpoint of version `since` of the sharded export below `parent`; returns the folder,
     `delta-SINCE-to-NEXT`. Number of shards and type of rows are that version's.
@@ -52,29 +48,17 @@ def export_sharded_delta(
         number = max(next_number(place) for place in places)
         name = delta_name(since, number)
         with new_folder(parent, number, name) as folder:
-            _write(job_file, found, since, base, parent, folder, check)
+            _write(DeltaOf(job_file, found, since, base), parent, folder, asked.check)
         return os.path.join(parent, name)
 
-    return of_newest(job_file, checkpoint, tell, export)
+    return of_newest(job_file, asked, export)
 
 
-def _write(
-    job_file: JobFile,
-    checkpoint: Checkpoint,
-    since: int,
-    base: Description,
-    parent: str,
-    folder: Unfinished,
-    check: CheckSettings | None,
-) -> None:
-    job, names = job_file.job, models_of(base)
+def _write(of: DeltaOf, parent: str, folder: Unfinished, check: CheckSettings | None) -> None:
+    job_file, job, checkpoint, since, base = of.job_file, of.job_file.job, of.checkpoint, of.since, of.base
+    names = models_of(base)
     dense = DenseModel(job, checkpoint)
-    expected, widths = {n: t.width for n, t in base.tables.items()}, {n: t.width for n, t in dense.rows.items()}
-    if (base.source.job, expected) != (job.name, widths):
-        raise UserError(
-            f"{job_file.path}: expected the job {base.source.job} with tables of widths {expected}, of which version "
-            f"{since} is, found {job.name} with {widths}"
-        )
+    widths = of.check_tables(dense.rows)
     source = source_of(job, checkpoint)
     bases = {name: os.path.join(parent, name, str(since)) for name in names}
     found: dict[str, dict[str, TableChange]] = {name: {} for name in names}

@@ -18,7 +18,7 @@ import yaml
 from ops.library import RANKMIXER_PATH
 from ps_cluster.errors import UserError
 from ps_cluster.export.frozen_layout import Form
-from ps_cluster.export.saved_model import export_saved_model
+from ps_cluster.export.saved_model import Asked, export_saved_model
 from ps_cluster.job.resolve import JobFile
 from ps_cluster.job.schema import Job
 from tests.ps_cluster.serving_inputs import serving_inputs
@@ -248,6 +248,6 @@ def test_what_is_damaged_is_told_when_an_older_checkpoint_is_exported(tmp_path: 
     _, _, folder = saved(job_file.job, job_file.output, step=4)
     os.truncate(os.path.join(folder, "tables", "item", "ps-000-of-001.table"), 10)
     told: list[str] = []
-    export_saved_model(job_file, tell=told.append)
+    export_saved_model(job_file, asked=Asked(tell=told.append))
     assert "step-0000000004/tables/item/ps-000-of-001.table: header: cut off" in told[0]
     assert told[-1].endswith("the newest whole checkpoint is that of step 3")
