@@ -15,12 +15,14 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
+from pydantic import with_config
 
 from ps_cluster.errors import UserError
 from ps_cluster.export.description import Source
 from ps_cluster.export.frozen_layout import Form
 from ps_cluster.export.ordered_rows import CHUNK_BYTES, Chunk, chunk_of
 from ps_cluster.export.row_types import RowType
+from ps_cluster.json_file import NO_OTHER_FIELDS, checked, read_mapping, taken
 
 DELTA = "delta.json"
 MODEL = "model"
@@ -28,6 +30,7 @@ FORMAT_VERSION = 1
 _READ_BYTES = 1 << 22
 
 
+@with_config(NO_OTHER_FIELDS)
 @dataclass(frozen=True)
 class StoredFile:
     """A file of a delta, and by what it is known whole."""
@@ -36,6 +39,7 @@ class StoredFile:
     crc32: int
 
 
+@with_config(NO_OTHER_FIELDS)
 @dataclass(frozen=True)
 class TableChange:
     """How many rows of a table are new or other, and how many keys are gone."""
@@ -44,6 +48,7 @@ class TableChange:
     removed: int
 
 
+@with_config(NO_OTHER_FIELDS)
 @dataclass(frozen=True)
 class Delta:
     """base, version: numbers of the versions before and after; base_source, source: what they are of. files: all but
@@ -89,26 +94,18 @@ def read_delta(folder: str) -> Delta:
     """The delta in a folder, every byte of which has been checked.
 
     Raises:
-        UserError: it is damaged; names the file.
+        UserError: it is damaged; names the file, and of the description the field.
     """
     path = os.path.join(folder, DELTA)
-    try:
-        with open(path, encoding="utf-8") as file:
-            content = json.load(file)
-        version, crc = content["format_version"], content.pop("crc32")
-        if version != FORMAT_VERSION:
-            raise UserError(f"{path}: expected format version {FORMAT_VERSION}, found {version}")
-        if crc != _crc(content):
-            raise UserError(f"{path}: damaged: expected a description that matches its own CRC-32")
-        del content["format_version"]
-        content["base_source"], content["source"] = Source(**content["base_source"]), Source(**content["source"])
-        content["tables"] = {name: TableChange(**one) for name, one in content["tables"].items()}
-        content["files"] = {name: StoredFile(**one) for name, one in content["files"].items()}
-        delta = Delta(**content)
-    except OSError as error:
-        raise UserError(f"{path}: expected the description of a delta, found: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{path}: damaged: expected the description of a delta, found {error!r}") from None
+    content = read_mapping(path, "the description of a delta")
+    version = taken(path, content, "format_version", int)
+    if version != FORMAT_VERSION:
+        raise UserError(f"{path}: expected format version {FORMAT_VERSION}, found {version}")
+    crc = taken(path, content, "crc32", int)
+    found_crc = _crc({"format_version": version, **content})
+    if crc != found_crc:
+        raise UserError(f"{path}: damaged: expected a description with its CRC-32 {crc:08x}, found {found_crc:08x}")
+    delta = checked(path, content, Delta)
     for name, expected in delta.files.items():
         path = os.path.join(folder, name)
         try:

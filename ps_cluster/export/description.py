@@ -8,12 +8,15 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+from pydantic import with_config
+
 from ps_cluster.checkpoint.finding import Checkpoint
 from ps_cluster.errors import UserError
 from ps_cluster.export.frozen_layout import Form
 from ps_cluster.export.row_types import RowType
 from ps_cluster.job.resolve import column_of
 from ps_cluster.job.schema import Job
+from ps_cluster.json_file import NO_OTHER_FIELDS, checked, read_mapping, taken
 
 FORMAT_VERSION = 1
 EXTRA = "assets.extra"
@@ -22,6 +25,7 @@ DESCRIPTION = os.path.join(EXTRA, "export.json")
 Kind = Literal["ranker", "shard", "dense"]
 
 
+@with_config(NO_OTHER_FIELDS)
 @dataclass(frozen=True)
 class Source:
     """The checkpoint that an export is of: the job's name, the step, the CRC-32 of its manifest."""
@@ -31,6 +35,7 @@ class Source:
     crc32: int
 
 
+@with_config(NO_OTHER_FIELDS)
 @dataclass(frozen=True)
 class ServedFeature:
     """A feature as it is read from samples. missing, max_length: as of `data.columns.Column`."""
@@ -42,6 +47,7 @@ class ServedFeature:
     max_length: int | None
 
 
+@with_config(NO_OTHER_FIELDS)
 @dataclass(frozen=True)
 class TableSize:
     """Rows of a table and how wide they are."""
@@ -50,6 +56,7 @@ class TableSize:
     width: int
 
 
+@with_config(NO_OTHER_FIELDS)
 @dataclass(frozen=True)
 class Description:
     """An export.
@@ -108,20 +115,11 @@ def read_description(model: str) -> Description:
     """What an export in a folder says of itself.
 
     Raises:
-        UserError: there is none that this release can read.
+        UserError: there is none that this release can read; names file and field.
     """
     path = os.path.join(model, DESCRIPTION)
-    try:
-        with open(path, encoding="utf-8") as file:
-            content = json.load(file)
-        version = content.pop("format_version")
-        if version != FORMAT_VERSION:
-            raise UserError(f"{path}: expected format version {FORMAT_VERSION}, found {version}")
-        content["source"] = Source(**content["source"])
-        content["features"] = tuple(ServedFeature(**one) for one in content["features"])
-        content["tables"] = {name: TableSize(**one) for name, one in content["tables"].items()}
-        return Description(**content)
-    except OSError as error:
-        raise UserError(f"{path}: expected the description of an export, found: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{path}: expected the description of an export, found {error!r}") from None
+    content = read_mapping(path, "the description of an export")
+    version = taken(path, content, "format_version", int)
+    if version != FORMAT_VERSION:
+        raise UserError(f"{path}: expected format version {FORMAT_VERSION}, found {version}")
+    return checked(path, content, Description)

@@ -35,6 +35,8 @@ def described(schema: Schema, root: Schema = ROOT) -> str:
     if "oneOf" in schema:
         tag = schema["discriminator"]["propertyName"]
         return f"a mapping with {quoted(tag)}: one of {listed(schema['discriminator']['mapping'])}"
+    if "anyOf" in schema:
+        return " or ".join(described(member, root) for member in schema["anyOf"] if member.get("type") != "null")
     kind = schema.get("type")
     if kind in ("integer", "number"):
         return f"{'an integer' if kind == 'integer' else 'a number'}{_bounds(schema)}"
@@ -69,7 +71,7 @@ def _problem(details: Mapping[str, Any], whole: object, root: Schema) -> Problem
     kind = details["type"]
     if kind == "missing":
         return Problem(path, described(schema, root), "no such field")
-    if kind == "extra_forbidden":
+    if kind in ("extra_forbidden", "unexpected_keyword_argument"):  # of a model, of a dataclass
         _, section, _ = _walk(details["loc"][:-1], whole, root)
         fields = list(_plain(section, root)["properties"])
         name = path[-1]
@@ -110,6 +112,8 @@ def _walk(loc: Sequence[str | int], value: object, root: Schema) -> tuple[Path, 
             continue
         if part == "[key]":
             continue
+        if "anyOf" in plain:  # the part names one of its variants
+            break
         path = (*path, part)
         value = _member(value, part)
         if following != "[key]":
@@ -142,12 +146,13 @@ def _of_any_name(schema: Schema) -> Iterator[Schema]:
 
 
 def _plain(schema: Schema, root: Schema) -> Schema:
-    """The schema behind references, without the null of an optional field."""
+    """The schema behind references, without the null of an optional field; `anyOf` is left where there are several."""
     while True:
         if "$ref" in schema:
             target = root["$defs"][schema["$ref"].rpartition("/")[2]]
             schema = {**target, **{key: schema[key] for key in schema if key != "$ref"}}
-        elif "anyOf" in schema and "expected" not in schema:
-            (schema,) = (member for member in schema["anyOf"] if member.get("type") != "null")
-        else:
+            continue
+        variants = [member for member in schema.get("anyOf", []) if member.get("type") != "null"]
+        if len(variants) != 1 or "expected" in schema:
             return schema
+        schema = variants[0]

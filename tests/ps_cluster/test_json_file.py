@@ -1,0 +1,118 @@
+"""What is told of damaged `export.json` and `delta.json`: file, field, expected, found."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ps_cluster.cli.main import main
+from ps_cluster.errors import UserError
+from ps_cluster.export.delta_format import Delta, TableChange, read_delta, write_delta
+from ps_cluster.export.description import (
+    DESCRIPTION,
+    Description,
+    ServedFeature,
+    Source,
+    TableSize,
+    read_description,
+    write_description,
+)
+
+SOURCE = Source("small", 3, 7)
+USER = ServedFeature("user", "int64", "user_id", 5, None)
+DESCRIBED = Description("ranker", "plain", "float32", SOURCE, "click", (USER,), {"user": TableSize(4, 8)})
+DELTA = Delta(1, 2, SOURCE, Source("small", 5, 8), "plain", "int8", {"user": TableChange(3, 1)}, {})
+
+Damage = Callable[[dict[str, Any]], object]
+
+
+def test_what_was_written_is_read_again(tmp_path: Path) -> None:
+    write_description(str(tmp_path / "model"), DESCRIBED)
+    assert read_description(str(tmp_path / "model")) == DESCRIBED
+    (tmp_path / "delta").mkdir()
+    write_delta(str(tmp_path / "delta"), DELTA)
+    assert read_delta(str(tmp_path / "delta")) == DELTA
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (lambda c: c.pop("label"), "damaged: label: expected text, found no such field"),
+        (lambda c: c.pop("format_version"), "damaged: format_version: expected an integer, found no such field"),
+        (lambda c: c.update(format_version="1"), "damaged: format_version: expected an integer, found '1'"),
+        (lambda c: c.update(format_version=9), "expected format version 1, found 9"),
+        (lambda c: c["source"].pop("step"), "damaged: source.step: expected an integer, found no such field"),
+        (lambda c: c.update(source=None), "source: expected a mapping with the fields 'job', 'step', 'crc32', found"),
+        (lambda c: c["source"].update(stpe=4), "source.stpe: expected one of the fields 'job', 'step', 'crc32', found"),
+        (lambda c: c["tables"]["user"].pop("width"), "tables.user.width: expected an integer, found no such field"),
+        (lambda c: c.update(form="plian"), "form: expected one of 'plain', 'ops', 'tfra', found 'plian'; did you mean"),
+        (
+            lambda c: c["features"][0].update(missing=[3]),
+            "damaged: features[0].missing: expected an integer or a number or text, found a list of 1 value",
+        ),
+    ],
+)
+def test_a_wrong_field_of_an_export_is_named(tmp_path: Path, damage: Damage, told: str) -> None:
+    write_description(str(tmp_path), DESCRIBED)
+    path = tmp_path / DESCRIPTION
+    content = json.loads(path.read_text())
+    damage(content)
+    path.write_text(json.dumps(content))
+    with pytest.raises(UserError, match=re.escape(f"{path}: ") + ".*" + re.escape(told)) as raised:
+        read_description(str(tmp_path))
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "expected the description of an export as JSON, found: Expecting value"),
+        ("[]", "expected the description of an export, found an empty list"),
+        ("\udcff", "expected the description of an export as JSON, found: 'utf-8' codec can't decode"),
+    ],
+)
+def test_what_is_no_description_is_told(tmp_path: Path, text: str, told: str) -> None:
+    write_description(str(tmp_path), DESCRIBED)
+    path = tmp_path / DESCRIPTION
+    path.write_text(text, errors="surrogateescape")
+    with pytest.raises(UserError, match=re.escape(f"{path}: damaged: {told}")):
+        read_description(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (lambda c: c.pop("crc32"), "damaged: crc32: expected an integer, found no such field"),
+        (lambda c: c.update(crc32=1), "damaged: expected a description with its CRC-32 00000001, found "),
+        (lambda c: c.update(base=7), "damaged: expected a description with its CRC-32 "),
+    ],
+)
+def test_a_damaged_delta_is_told_by_its_checksum(tmp_path: Path, damage: Damage, told: str) -> None:
+    write_delta(str(tmp_path), DELTA)
+    path = tmp_path / "delta.json"
+    content = json.loads(path.read_text())
+    damage(content)
+    path.write_text(json.dumps(content))
+    with pytest.raises(UserError, match=re.escape(f"{path}: {told}")):
+        read_delta(str(tmp_path))
+
+
+def test_a_delta_that_lacks_a_field_ends_the_command_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    delta = tmp_path / "delta-1-to-2"
+    delta.mkdir()
+    write_delta(str(delta), DELTA)
+    content = json.loads((delta / "delta.json").read_text())
+    del content["crc32"], content["tables"]["user"]["removed"]
+    crc = zlib.crc32(json.dumps(content).encode())
+    (delta / "delta.json").write_text(json.dumps({**content, "crc32": crc}))
+    os.makedirs(tmp_path / "1")
+    assert main(["apply", str(delta), "--to", str(tmp_path)]) == 2
+    told = capsys.readouterr().err.splitlines()
+    assert told == [f"{delta}/delta.json: damaged: tables.user.removed: expected an integer, found no such field"]
