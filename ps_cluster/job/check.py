@@ -296,6 +296,18 @@ def _checkpoints(draft: Draft) -> Iterator[Problem]:
             )
 
 
+def _waits(draft: Draft) -> Iterator[Problem]:
+    failures = draft.failures
+    if failures is None or failures.long_wait_seconds >= failures.wait_seconds:
+        return
+    short, long = failures.wait_seconds, failures.long_wait_seconds
+    if "long_wait_seconds" in failures.model_fields_set:
+        yield Problem(("failures", "long_wait_seconds"), f"at least 'wait_seconds', {short}", str(long))
+    else:
+        expected = f"at most 'long_wait_seconds', which is {long} where the file does not say it"
+        yield Problem(("failures", "wait_seconds"), expected, str(short))
+
+
 def _failures(draft: Draft) -> Iterator[Problem]:
     if draft.failures is None or draft.failures.recovery != "shard":
         return
@@ -424,6 +436,7 @@ _RULES: tuple[Callable[[Draft], Iterator[Problem]], ...] = (
     _time,
     table_problems,
     _checkpoints,
+    _waits,
     _failures,
     _source,
     _export,

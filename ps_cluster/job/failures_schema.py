@@ -32,5 +32,5 @@ class Failures(BaseModel):
     long_wait_seconds: PositiveInt = Field(
         3600,
         description="Limit of waits for what may take long: counting rows, reading or finishing a checkpoint, "
-        "evaluation.",
+        "evaluation. At least `wait_seconds`.",
     )
