@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from ps_cluster.errors import UserError
-from ps_cluster.job.problems import found_text, path_text
+from ps_cluster.job.problems import Problem, found_text, path_text
 from ps_cluster.job.words import described, problems_of
 
 Kind = TypeVar("Kind")
@@ -33,9 +33,9 @@ def read_mapping(path: str, what: str) -> dict[str, Any]:
     except OSError as error:
         raise UserError(f"{path}: expected {what}, found: {error.strerror}") from None
     except ValueError as error:  # no JSON, or no text
-        raise UserError(f"{path}: damaged: expected {what} as JSON, found: {error}") from None
+        raise UserError(f"{path}: expected {what}, found no JSON: {error}") from None
     if not isinstance(content, dict):
-        raise UserError(f"{path}: damaged: expected {what}, found {found_text(content)}")
+        raise UserError(f"{path}: expected {what}, found {found_text(content)}")
     return content
 
 
@@ -44,8 +44,7 @@ def taken(path: str, content: dict[str, Any], field: str, kind: type[Kind]) -> K
     if field in content and type(content[field]) is kind:
         return content.pop(field)
     found = found_text(content[field]) if field in content else "no such field"
-    expected = described(TypeAdapter(kind).json_schema(), {})
-    raise UserError(f"{path}: damaged: {field}: expected {expected}, found {found}")
+    raise wrong(path, Problem((field,), described(TypeAdapter(kind).json_schema(), {}), found))
 
 
 def checked(path: str, content: dict[str, Any], kind: type[Kind]) -> Kind:
@@ -54,7 +53,9 @@ def checked(path: str, content: dict[str, Any], kind: type[Kind]) -> Kind:
     try:
         return adapter.validate_json(json.dumps(content), strict=True)
     except ValidationError as error:
-        first = problems_of(error, content, adapter.json_schema())[0]
-        raise UserError(
-            f"{path}: damaged: {path_text(first.path)}: expected {first.expected}, found {first.found}"
-        ) from None
+        raise wrong(path, problems_of(error, content, adapter.json_schema())[0]) from None
+
+
+def wrong(path: str, problem: Problem) -> UserError:
+    """A problem of a file in one line."""
+    return UserError(f"{path}: {path_text(problem.path)}: expected {problem.expected}, found {problem.found}")

@@ -50,12 +50,13 @@ def _figures(job: str | None, seconds: float) -> tuple[Figures, str]:
     """The figures, and in words what they are of."""
     from ps_cluster.errors import UserError
     from ps_cluster.report.json_report import report_of
+    from ps_cluster.report.reading import read_report
     from ps_cluster.watch.figures import of_report, of_running
     from ps_cluster.watch.job_view import ENDED
     from ps_cluster.watch.place import Events, place_of
 
     if job is not None and job.endswith(".json"):
-        return of_report(_report(job), job), f"the run that {job} tells of"
+        return of_report(read_report(job), job), f"the run that {job} tells of"
     place = place_of(job)
     events = Events(place)
     told = events.read()
@@ -69,21 +70,6 @@ def _figures(job: str | None, seconds: float) -> tuple[Figures, str]:
                 raise
             print(f"{error}; what follows is of all steps so far", file=sys.stderr)
     return of_report(report_of(told), place.output), f"the run in {place.output}"
-
-
-def _report(path: str):
-    from pydantic import ValidationError
-
-    from ps_cluster.errors import UserError
-    from ps_cluster.report.json_report import Report
-
-    try:
-        with open(path, encoding="utf-8") as file:
-            return Report.model_validate_json(file.read())
-    except OSError as error:
-        raise UserError(f"{path}: expected a report, found {error.strerror}") from None
-    except (ValidationError, ValueError):
-        raise UserError(f"{path}: expected a report of `ps-cluster train --report`, found something else") from None
 
 
 def _text(found: Diagnosis, figures: Figures, of: str) -> str:

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import ValidationError
-
 from ps_cluster.errors import UserError
 from ps_cluster.job.resolve import JobFile, tables_of
 from ps_cluster.plan.plan import Plan
@@ -30,22 +28,10 @@ class Compared:
 
 
 def read_report(path: str) -> dict[str, Any]:
-    """A report of a run, `--report` of `ps-cluster train`. Raises UserError."""
-    from ps_cluster.report.json_report import Report
+    """What a report of a run says that names its tables; errors as of `ps_cluster.report.reading`."""
+    from ps_cluster.report.reading import read_report as read
 
-    try:
-        with open(path, encoding="utf-8") as file:
-            found = Report.model_validate_json(file.read())
-    except FileNotFoundError:
-        raise UserError(f"{path}: expected a report of a run, found no file") from None
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(one) for one in first["loc"])
-        raise UserError(
-            f"{path}: {place + ': ' if place else ''}expected a report of a run, found: {first['msg']}"
-        ) from None
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: expected a report of a run, found: {error}") from None
+    found = read(path)
     if not found.tables:
         raise UserError(f"{path}: tables: expected those of a run, found none")
     return found.model_dump()

@@ -122,10 +122,10 @@ class Report(BaseModel):
     data: str | None = Field(None, description="The training data in words.")
     model: str | None = Field(None, description="The model in words.")
     block: str | None = Field(None, description="How RankMixer's blocks were computed; null: another model.")
-    ps: int | None = Field(None, description="Number of PS processes; 0: tables inside the worker.")
-    workers: int | None = Field(None, description="Number of workers.")
-    batch_size: int | None = Field(None, description="Rows per worker and step.")
-    epochs: int | None = Field(None, description="Passes over the training data that the job asks for.")
+    ps: int | None = Field(None, ge=0, description="Number of PS processes; 0: tables inside the worker.")
+    workers: int | None = Field(None, gt=0, description="Number of workers.")
+    batch_size: int | None = Field(None, gt=0, description="Rows per worker and step.")
+    epochs: int | None = Field(None, gt=0, description="Passes over the training data that the job asks for.")
     dense_parameters: int | None = Field(None, description="Numbers in the dense weights.")
     where: str | None = Field(None, description="The condition that rows have to meet; null: all are read.")
     pruned: dict[str, int] | None = Field(
@@ -144,7 +144,7 @@ class Report(BaseModel):
         0, description="Rows that were trained again, because training went back to a checkpoint before them."
     )
     restarts: int = Field(0, description="How often training went on from a checkpoint, or began anew.")
-    steps: int | None = Field(None, description="Training steps done.")
+    steps: int | None = Field(None, ge=0, description="Training steps done.")
     seconds: float | None = Field(None, description="Wall-clock time of the whole run.")
     samples_per_second: float | None = Field(
         None, description="Rows of all workers per second of training, without start-up and evaluation."
@@ -159,7 +159,7 @@ class Report(BaseModel):
         None, description="Operations per second of a large matrix product on all workers' devices, before training."
     )
     experts: ExpertsReport | None = Field(None, description="Use of the experts; null: the model has none.")
-    timed_steps: int = Field(0, description="Steps that `step_time` is of: all but the first.")
+    timed_steps: int = Field(0, ge=0, description="Steps that `step_time` is of: all but the first.")
     step_time: list[StepTimeReport] = Field([], description="By worker: where the time of its steps went.")
     exchanged_bytes: int | None = Field(
         None, description="Ids, embeddings and gradients between worker 0 and the PS in the last step."

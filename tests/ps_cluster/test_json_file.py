@@ -44,18 +44,18 @@ def test_what_was_written_is_read_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "told"),
     [
-        (lambda c: c.pop("label"), "damaged: label: expected text, found no such field"),
-        (lambda c: c.pop("format_version"), "damaged: format_version: expected an integer, found no such field"),
-        (lambda c: c.update(format_version="1"), "damaged: format_version: expected an integer, found '1'"),
+        (lambda c: c.pop("label"), "label: expected text, found no such field"),
+        (lambda c: c.pop("format_version"), "format_version: expected an integer, found no such field"),
+        (lambda c: c.update(format_version="1"), "format_version: expected an integer, found '1'"),
         (lambda c: c.update(format_version=9), "expected format version 1, found 9"),
-        (lambda c: c["source"].pop("step"), "damaged: source.step: expected an integer, found no such field"),
+        (lambda c: c["source"].pop("step"), "source.step: expected an integer, found no such field"),
         (lambda c: c.update(source=None), "source: expected a mapping with the fields 'job', 'step', 'crc32', found"),
         (lambda c: c["source"].update(stpe=4), "source.stpe: expected one of the fields 'job', 'step', 'crc32', found"),
         (lambda c: c["tables"]["user"].pop("width"), "tables.user.width: expected an integer, found no such field"),
         (lambda c: c.update(form="plian"), "form: expected one of 'plain', 'ops', 'tfra', found 'plian'; did you mean"),
         (
             lambda c: c["features"][0].update(missing=[3]),
-            "damaged: features[0].missing: expected an integer or a number or text, found a list of 1 value",
+            "features[0].missing: expected an integer or a number or text, found a list of 1 value",
         ),
     ],
 )
@@ -73,23 +73,23 @@ def test_a_wrong_field_of_an_export_is_named(tmp_path: Path, damage: Damage, tol
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "expected the description of an export as JSON, found: Expecting value"),
+        ("", "expected the description of an export, found no JSON: Expecting value"),
         ("[]", "expected the description of an export, found an empty list"),
-        ("\udcff", "expected the description of an export as JSON, found: 'utf-8' codec can't decode"),
+        ("\udcff", "expected the description of an export, found no JSON: 'utf-8' codec can't decode"),
     ],
 )
 def test_what_is_no_description_is_told(tmp_path: Path, text: str, told: str) -> None:
     write_description(str(tmp_path), DESCRIBED)
     path = tmp_path / DESCRIPTION
     path.write_text(text, errors="surrogateescape")
-    with pytest.raises(UserError, match=re.escape(f"{path}: damaged: {told}")):
+    with pytest.raises(UserError, match=re.escape(f"{path}: {told}")):
         read_description(str(tmp_path))
 
 
 @pytest.mark.parametrize(
     ("damage", "told"),
     [
-        (lambda c: c.pop("crc32"), "damaged: crc32: expected an integer, found no such field"),
+        (lambda c: c.pop("crc32"), "crc32: expected an integer, found no such field"),
         (lambda c: c.update(crc32=1), "damaged: expected a description with its CRC-32 00000001, found "),
         (lambda c: c.update(base=7), "damaged: expected a description with its CRC-32 "),
     ],
@@ -115,4 +115,4 @@ def test_a_delta_that_lacks_a_field_ends_the_command_with_2(tmp_path: Path, caps
     os.makedirs(tmp_path / "1")
     assert main(["apply", str(delta), "--to", str(tmp_path)]) == 2
     told = capsys.readouterr().err.splitlines()
-    assert told == [f"{delta}/delta.json: damaged: tables.user.removed: expected an integer, found no such field"]
+    assert told == [f"{delta}/delta.json: tables.user.removed: expected an integer, found no such field"]

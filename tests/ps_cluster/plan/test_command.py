@@ -97,17 +97,19 @@ def test_constants_of_a_machine_are_used(job: Path, capsys: pytest.CaptureFixtur
         (["--ids", "user"], "--ids: expected TABLE=NUMBER"),
         (["--days", "7"], "expected planning.rows_per_day, or samples and data.time"),
         (["--html", "absent/plan.html"], "--html: expected a file in a folder that exists"),
-        (["--check", "absent.json"], "absent.json: expected a report of a run, found no file"),
+        (["--check", "absent.json"], "absent.json: expected a report of a run, found: No such file or directory"),
         (["--constants", "absent.json"], "absent.json: expected constants"),
-        (["--check", "train.orc"], "train.orc: expected a report of a run, found: "),
+        (["--check", "train.orc"], "train.orc: expected a report of a run, found no JSON: "),
         (
             ["--from-report", "text.json"],
-            "text.json: tables.0.rows: expected a report of a run, found: Input should be",
+            "text.json: tables[0].rows: expected an integer of at least 0, found 'many'",
         ),
         (
             ["--from-report", "less.json"],
-            "less.json: tables.0.rows: expected a report of a run, found: Input should be",
+            "less.json: tables[0].rows: expected an integer of at least 0, found -1",
         ),
+        (["--check", "twice.json"], "twice.json: tables[1].name: expected a name no other table has, found 'user', as"),
+        (["--from-report", "none.json"], "none.json: steps: expected those of a run that trained, found 0"),
         (["--from-report", "other.json"], "found those of a run of job news (goods)"),
         (["--check", "other.json"], "other.json: tables: expected those of "),
         (["--from-report", "other.json", "--days", "7"], "--from-report: expected no --days"),
@@ -121,6 +123,9 @@ def test_what_is_wrong_is_said_in_a_line(
     Path("text.json").write_text(json.dumps({"versions": {}, "tables": [table]}))
     less = {"versions": {}, "tables": [{"name": "user", "rows": -1, "bytes": 1}]}
     Path("less.json").write_text(json.dumps(less))
+    table = {**table, "rows": 5}
+    Path("twice.json").write_text(json.dumps({"versions": {}, "tables": [table, table]}))
+    Path("none.json").write_text(json.dumps({"versions": {}, "tables": [table], "steps": 0}))
     other = {"versions": {}, "job": "news", "tables": [{"name": "goods", "rows": 5, "bytes": 320}]}
     Path("other.json").write_text(json.dumps(other))
     status, out, err = asked(capsys, str(job), *arguments)
