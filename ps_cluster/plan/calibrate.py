@@ -194,7 +194,7 @@ def _ps(tf: Any) -> dict[str, float]:
                 raise RunError("calibrate: expected a PS process that gets ready, found one that ended")
             time.sleep(1)
             memory = float(psutil.Process(server.pid).memory_info().rss)
-            client = [sys.executable, "-m", "ps_cluster.plan.calibrate_wire", ps, worker, str(server.pid)]
+            client = [sys.executable, "-m", "ps_cluster.plan.calibrate_client", ps, worker, str(server.pid)]
             with open(log, "w", encoding="utf-8") as errors:
                 done = subprocess.run(
                     client, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True, timeout=_START_SECONDS

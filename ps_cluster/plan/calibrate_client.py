@@ -1,4 +1,4 @@
-"""A client that measures a PS and itself on the wire: `python -m ps_cluster.plan.calibrate_wire PS ME PID`.
+"""A worker's steps against a PS, measured on both: `python -m ps_cluster.plan.calibrate_client PS ME PID`.
 
 Its steps look ids up and push gradients through the store, as a worker does, with few and many ids and with narrow and
 wide rows; so CPU seconds of a call, of an id and of a number are told apart, those of the PS and those of the worker.
