@@ -4,7 +4,8 @@
 footers; then all of it is put through the store and saved. `ratio` is 5 % over the relative error, so above 1 is within
 5 %. Rows: the worst of the tables' rows, tiers and counted ids, and bytes of the checkpoint. Memory: the most resident
 bytes of the fullest PS over its empty start. Network: bytes on the loopback device of a namespace of its own per step.
-`--full`: 5 to 10 million rows of tables on 2 and on 3 PS, the worse of both told.
+`--full`: 5 to 10 million rows of tables on 2 and on 3 PS, the worse of both told. Cases of a job that are asked for
+together (`--case rows_tiers memory_tiers network_tiers`) look at the same runs.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ps_cluster.plan.facts import facts_of, scan_of
 from ps_cluster.plan.plan import Plan, plan_of
 from ps_cluster.plan.scan import Scan
 from ps_cluster.plan.types import Dense, Facts
-from tests.bench.planning_jobs import LOADS, write_job, write_log
+from tests.bench.planning_jobs import FULL_LOADS, LOADS, Load, write_job, write_log
 from tests.bench.planning_run import measure
 from tests.bench.reporting import Result, run_cases
 
@@ -30,33 +31,38 @@ LIMIT = 0.05
 
 
 @functools.cache
-def _log(name: str, rows: int) -> tempfile.TemporaryDirectory[str]:
+def _log(name: str, full: bool) -> tempfile.TemporaryDirectory[str]:
     folder = tempfile.TemporaryDirectory(prefix="planning-")
-    write_log(Path(folder.name), name, rows)
+    write_log(Path(folder.name), _load(name, full))
     return folder
 
 
+def _load(name: str, full: bool) -> Load:
+    return (FULL_LOADS if full else LOADS)[name]
+
+
+def _job(name: str, full: bool, ps: int) -> Path:
+    return write_job(Path(_log(name, full).name), name, _load(name, full), ps)
+
+
 @functools.cache
-def predicted(name: str, rows: int, ps: int) -> tuple[Facts, Plan]:
+def predicted(name: str, full: bool, ps: int) -> tuple[Facts, Plan]:
     """The plan of a job, from the first part of its log."""
-    folder = _log(name, rows).name
-    job_file = load_job(str(write_job(Path(folder), name, ps)))
-    facts = facts_of(job_file, _scanned(name, rows), load_constants(None), dense=Dense(1, 2, 1.0, 1))
+    job_file = load_job(str(_job(name, full, ps)))
+    facts = facts_of(job_file, _scanned(name, full), load_constants(None), dense=Dense(1, 2, 1.0, 1))
     return facts, plan_of(facts, ps)
 
 
 @functools.cache
-def _scanned(name: str, rows: int) -> Scan | None:
-    folder = _log(name, rows).name
-    return scan_of(load_job(str(write_job(Path(folder), name, 1))), [], folder, SHARE, None)
+def _scanned(name: str, full: bool) -> Scan | None:
+    return scan_of(load_job(str(_job(name, full, 1))), [], _log(name, full).name, SHARE, None)
 
 
 @functools.cache
-def measured(name: str, rows: int, ps: int) -> dict[str, Any]:
+def measured(name: str, full: bool, ps: int) -> dict[str, Any]:
     """What its run told."""
-    folder = Path(_log(name, rows).name)
     with tempfile.TemporaryDirectory(prefix="planning-saved-") as saved:
-        return measure(write_job(folder, name, ps), Path(saved) / "saved")
+        return measure(_job(name, full, ps), Path(saved) / "saved")
 
 
 def rows_pairs(plan: Plan, told: dict[str, Any]) -> dict[str, tuple[float, float]]:
@@ -87,12 +93,10 @@ def network_pairs(plan: Plan, told: dict[str, Any]) -> dict[str, tuple[float, fl
 
 
 def _case(what: str, name: str, full: bool) -> Result:
-    load = LOADS[name]
     pairs: dict[str, tuple[float, float]] = {}
     for ps in (2, 3) if full else (2,):
-        rows = load.full_rows if full else load.rows
-        facts, plan = predicted(name, rows, ps)
-        told = measured(name, rows, ps)
+        facts, plan = predicted(name, full, ps)
+        told = measured(name, full, ps)
         found = {
             "rows": lambda p=plan, t=told: rows_pairs(p, t),
             "memory": lambda f=facts, p=plan, t=told: memory_pairs(f, p, t),

@@ -25,12 +25,12 @@ class Result:
 def run_cases(subject: str, cases: Mapping[str, Callable[[bool], Result]]) -> int:
     """Runs the cases asked for on the command line; returns 1 when the two sides of any give different answers."""
     parser = argparse.ArgumentParser(prog=f"python -m tests.bench.{subject}")
-    parser.add_argument("--case", choices=sorted(cases), help="only this one")
+    parser.add_argument("--case", nargs="+", choices=sorted(cases), metavar="NAME", help="only these, in one process")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     parser.add_argument("--full", action="store_true", help="the large run")
     args = parser.parse_args()
     wrong = False
-    for name in [args.case] if args.case else sorted(cases):
+    for name in args.case or sorted(cases):
         result = cases[name](args.full)
         wrong |= not result.answers_equal
         if args.json:
