@@ -39,7 +39,9 @@ FUNCTIONS: Mapping[str, Callable[..., float]] = {
     "slab_bytes": native_memory.slab_bytes,
     "index_bytes": native_memory.index_bytes,
     "bloom_bytes": native_memory.bloom_bytes,
-    "arena_bytes": native_memory.arena_bytes,
+    "unit_bytes": native_memory.unit_bytes,
+    "slab_rest_bytes": native_memory.slab_rest_bytes,
+    "index_rest_bytes": native_memory.index_rest_bytes,
     "cuckoo_bytes": cuckoo_memory.cuckoo_bytes,
 }
 """What formulas may call; the docstrings of the last ones say what they compute."""

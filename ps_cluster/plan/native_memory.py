@@ -70,10 +70,24 @@ def bloom_bytes(capacity: float, error: float, threshold: float, ps: float = 1) 
     return counters * (1 if threshold <= 255 else 2) * BLOOM_SEGMENTS / ps
 
 
-def arena_bytes(table_bytes: float) -> float:
-    """Resident memory of a table that itself counts `table_bytes`: its newest huge page is half full on average (1
-    MiB), and 6 MiB, as was measured, stay with malloc of the first slabs of the sub-tables, which grew by doubling."""
-    return table_bytes + 7 * 2**20 if table_bytes > UNIT_BYTES * SUB_TABLES * 0.9 else table_bytes
+def unit_bytes(rows: float, stride: float, sub_tables: float = SUB_TABLES, unit: float = UNIT_BYTES) -> float:
+    """Units of the arena that slabs of one class take; the first slab of a sub-table has malloc's memory until it is
+    as large as a unit."""
+    return _mean_over(rows, int(sub_tables), lambda n: _units(n, int(stride), int(unit)) * int(unit))
+
+
+def slab_rest_bytes(rows: float, stride: float, sub_tables: float = SUB_TABLES, unit: float = UNIT_BYTES) -> float:
+    """Resident beside `slab_bytes`: what the units have left over behind their rows, and what malloc keeps of the slab
+    that each sub-table gave back when its first one last grew. That is none of it where it lay at the end of the heap
+    or others fill it, and all of it else: half is told."""
+    return _mean_over(rows, int(sub_tables), lambda n: _slabs_rest(n, int(stride), int(unit)))
+
+
+def index_rest_bytes(rows: float, sub_tables: float = SUB_TABLES, unit: float = UNIT_BYTES) -> float:
+    """Resident beside `index_bytes`: of the piece that each sub-table gave back when its index last grew, half is told
+    as in `slab_rest_bytes`. Once the index is in units, its last piece from malloc is free as well: nothing that
+    grows there is left to fill it."""
+    return _mean_over(rows, int(sub_tables), lambda n: _index_rest(n, int(unit)))
 
 
 @functools.lru_cache(maxsize=256)
@@ -148,29 +162,71 @@ def _slab_rows(stride: int, unit: int) -> int:
     return max(rows, _FIRST_ROWS)
 
 
+@functools.cache
+def _first_slabs(stride: int, unit: int) -> tuple[int, ...]:
+    """Rows of a sub-table's only slab as it grows: four, doubled, up to a whole one; only that is a unit."""
+    whole, rooms = _slab_rows(stride, unit), [0]
+    while rooms[-1] < whole:
+        doubled = max(_FIRST_ROWS, rooms[-1] * 2)
+        rooms.append(whole if doubled > whole // 2 else doubled)
+    return tuple(rooms[1:])
+
+
 def _slabs(rows: int, stride: int, unit: int) -> int:
-    """The first slab starts with four rows and doubles up to a whole one; then whole ones follow."""
     if rows == 0:
         return 0
     whole = _slab_rows(stride, unit)
     if rows > whole:
         return -(-rows // whole) * _rows_bytes(whole, stride)
-    room = 0
-    while room < rows:
-        doubled = max(_FIRST_ROWS, room * 2)
-        room = whole if doubled > whole // 2 else doubled
-    return _rows_bytes(room, stride)
+    return _rows_bytes(next(room for room in _first_slabs(stride, unit) if room >= rows), stride)
+
+
+def _units(rows: int, stride: int, unit: int) -> int:
+    rooms = _first_slabs(stride, unit)
+    if _rows_bytes(rooms[-1], stride) > unit or rows <= (rooms[-2] if len(rooms) > 1 else 0):
+        return 0
+    return -(-rows // rooms[-1])
+
+
+def _slabs_rest(rows: int, stride: int, unit: int) -> float:
+    rooms = _first_slabs(stride, unit)
+    given_back = max((room for room, after in zip(rooms, rooms[1:]) if rows > room), default=0)
+    left_over = _units(rows, stride, unit) * (unit - _rows_bytes(rooms[-1], stride))
+    return left_over + (_rows_bytes(given_back, stride) / 2 if given_back else 0)
+
+
+@functools.cache
+def _indices(unit: int) -> tuple[int, ...]:
+    """Buckets of an index as it grows, until it is in units."""
+    of_unit, found = unit // BUCKET_BYTES, [1]
+    while found[-1] < of_unit:
+        found.append(_more_buckets(found[-1], of_unit))
+    return tuple(found)
+
+
+def _more_buckets(buckets: int, of_unit: int) -> int:
+    if buckets < of_unit // 4:
+        return max(1, buckets * 2)
+    wanted = int(buckets * INDEX_GROWTH) + 1
+    return wanted if wanted < of_unit else _up(wanted, of_unit)
+
+
+def _room_in(buckets: int) -> int:
+    return max(1, int(buckets * float(BUCKET_SLOTS) * INDEX_LOAD))
 
 
 def _index(entries: int, unit: int) -> int:
     if entries == 0:
         return 0
-    of_unit = unit // BUCKET_BYTES
-    buckets = 0
-    while max(1, int(buckets * float(BUCKET_SLOTS) * INDEX_LOAD)) < entries or not buckets:
-        if buckets < of_unit // 4:
-            buckets = max(1, buckets * 2)
-            continue
-        wanted = int(buckets * INDEX_GROWTH) + 1
-        buckets = wanted if wanted < of_unit else _up(wanted, of_unit)
+    buckets = 1
+    while _room_in(buckets) < entries:
+        buckets = _more_buckets(buckets, unit // BUCKET_BYTES)
     return buckets * BUCKET_BYTES
+
+
+def _index_rest(entries: int, unit: int) -> float:
+    grown = _indices(unit)
+    before = [buckets for buckets in grown[:-1] if _room_in(buckets) < entries]
+    if len(before) < len(grown) - 1:
+        return BUCKET_BYTES * before[-1] / 2 if before else 0.0
+    return BUCKET_BYTES * (sum(before[-1:]) + sum(before[-2:-1]) / 2)

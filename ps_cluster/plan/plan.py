@@ -11,7 +11,8 @@ from ps_cluster.plan.figure import Figure, figure, total
 from ps_cluster.plan.network import network_figures
 from ps_cluster.plan.servers import MOST_PS, server_figures
 from ps_cluster.plan.speed import LAYERS, bottleneck, epoch_figures, step_figures, worker_cpu_figures
-from ps_cluster.plan.tables import bytes_figures, checkpoint_figure, rows_figures
+from ps_cluster.plan.table_bytes import bytes_figures, checkpoint_figure
+from ps_cluster.plan.table_rows import rows_figures
 from ps_cluster.plan.types import Facts
 from ps_cluster.plan.workers import worker_figures
 

@@ -33,20 +33,25 @@ def server_figures(
         ps=places, rows=max(sum(one["rows"].value for one in tables.values()), 1.0),
     )  # fmt: skip
     found["buffer_bytes"] = figure(
-        "B", "7 * ps_bytes", "requests, vectors, gradients: in ops, in gRPC, and what malloc keeps (measured)",
+        "B", "5.5 * ps_bytes",
+        "requests, vectors, gradients: in ops, in gRPC, kept by malloc (5 to 6 measured, of tables that do not grow)",
         ps_bytes=network["ps_bytes"],
     )  # fmt: skip
+    blocks = {
+        f"table_{name}": figure("B", "min(1.5 * block_bytes, bytes_per_ps)", block_bytes=_BLOCK_BYTES,
+                                bytes_per_ps=one["bytes_per_ps"])
+        for name, one in tables.items()
+    }  # fmt: skip
+    found["block_bytes"] = total("B", blocks, "while a checkpoint is written: a block of each table, which doubles")
     rows_a_step = figure("rows", "ids * workers / ps", ids=network["ids_per_worker"], workers=facts.cluster.workers,
                          ps=places)  # fmt: skip
     row_bytes = max((shape.width * (shape.value_bytes + 4 * shape.slots) + 24 for shape in facts.tables), default=0)
     saves_running = facts.checkpoint_every_steps is not None
     found["save_bytes"] = figure(
         "B",
-        "min(1.5 * block_bytes * tables, table_bytes) "
-        "+ during * min(rows, save_seconds / step_seconds * rows_a_step) * row_bytes",
-        "while a checkpoint is written: a block and a half of each table, rows that change before they are written",
-        tables=len(facts.tables), table_bytes=found["table_bytes"], block_bytes=_BLOCK_BYTES,
-        during=1 if saves_running else 0,
+        "blocks + during * min(rows, save_seconds / step_seconds * rows_a_step) * row_bytes",
+        "and the rows that change before they are written",
+        blocks=found["block_bytes"], during=1 if saves_running else 0,
         rows=sum(one["rows"].value for one in tables.values()) / places, save_seconds=checkpoint_seconds,
         step_seconds=step_seconds, rows_a_step=rows_a_step, row_bytes=row_bytes,
     )  # fmt: skip

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -12,8 +14,10 @@ import tensorflow as tf
 from ops import embedding as ops
 from ops import table as native
 from ps_cluster.plan.figure import figure, given
-from ps_cluster.plan.tables import bytes_figures
+from ps_cluster.plan.native_memory import slab_rest_bytes
+from ps_cluster.plan.table_bytes import bytes_figures
 from ps_cluster.plan.types import TableShape
+from tests.ps_cluster.ps_processes import ROOT
 
 _names = (f"plan-{number}" for number in itertools.count())
 _SETTINGS = {"adam": (0.9, 0.999, 1e-7, 0.0), "sgd": (0.0,)}
@@ -91,3 +95,30 @@ def test_a_limit_of_bytes_bounds_what_is_planned() -> None:
     found = planned(shape, 60_000, 0)
     assert told["bytes"] <= found["bytes_per_ps"].value == 4 * 2**20
     assert told["bytes"] > 0.8 * 4 * 2**20
+
+
+@pytest.mark.parametrize(
+    ("tables", "rows", "dim", "optimizer", "within"),
+    [(1, 2_100_000, 8, "sgd", 0.08), (8, 100_000, 64, "adam", 0.08), (16, 40_000, 16, "adam", 0.2)],
+    ids=["an index that has come into units", "tables of some units", "slabs that have just become units"],
+)
+def test_what_growth_leaves_behind_is_resident_as_planned(
+    tables: int, rows: int, dim: int, optimizer: str, within: float
+) -> None:
+    command = [sys.executable, "-m", "tests.ps_cluster.plan.growing_tables"]
+    command += [*map(str, (tables, rows, dim)), optimizer]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    told = json.loads(done.stdout)
+    found = planned(TableShape("t", "native", ((dim, 0),), 4, _SLOTS[optimizer]), rows, 0)
+    counted, resident = (tables * found[name].value for name in ("bytes_per_ps", "peak_bytes_per_ps"))
+    assert counted == pytest.approx(told["counted"], rel=0.02)
+    # Of what malloc could keep half is planned: it may keep none, and all right after pieces were given back.
+    assert counted < told["resident"] < counted + 2 * (resident - counted)
+    assert resident == pytest.approx(told["resident"], rel=within)
+
+
+def test_what_is_left_in_units_behind_wide_rows_is_planned() -> None:
+    # Five rows of 12,304 bytes with their bits are 61,632 bytes of a unit's 65,536; nothing smaller came before.
+    assert slab_rest_bytes(256 * 10_000, 12_304) == pytest.approx(256 * 2_000 * (65_536 - 61_632), rel=0.01)
+    # Rows of which a unit holds less than four stay with malloc.
+    assert slab_rest_bytes(256 * 10_000, 20_000) == 0
