@@ -1,6 +1,7 @@
 // The block on the CPU.
 #include "ops/rankmixer/block/forward.h"
 #include "ops/rankmixer/kernels/block_arguments.h"
+#include "ops/rankmixer/kernels/large_tensors.h"
 #include "ops/rankmixer/kernels/pool_executor.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
@@ -25,14 +26,14 @@ class RankmixerBlock : public tensorflow::OpKernel {
     BlockArguments arguments;
     OP_REQUIRES_OK(context, arguments.Read(context, 0, kernels, &spec));
     const TensorShape nothing({0, 0, 0});
+    const TensorShape kept_inner = keep_ ? TensorShape({spec.tokens, spec.batch, spec.inner}) : nothing;
+    const TensorShape kept_sum = keep_ ? TensorShape({spec.tokens, spec.batch, spec.dim}) : nothing;
     Tensor *y, *inner, *sum;
-    OP_REQUIRES_OK(context, context->allocate_output(0, context->input(0).shape(), &y));
-    OP_REQUIRES_OK(context, context->allocate_output(
-                                1, keep_ ? TensorShape({spec.tokens, spec.batch, spec.inner}) : nothing, &inner));
-    OP_REQUIRES_OK(context, context->allocate_output(
-                                2, keep_ ? TensorShape({spec.tokens, spec.batch, spec.dim}) : nothing, &sum));
+    OP_REQUIRES_OK(context, AllocateOutput(context, 0, context->input(0).shape(), &y));
+    OP_REQUIRES_OK(context, AllocateOutput(context, 1, kept_inner, &inner));
+    OP_REQUIRES_OK(context, AllocateOutput(context, 2, kept_sum, &sum));
     Tensor sources;
-    OP_REQUIRES_OK(context, context->allocate_temp(tensorflow::DT_FLOAT, {rankmixer::SourcesSize(spec)}, &sources));
+    OP_REQUIRES_OK(context, AllocateTemp(context, tensorflow::DT_FLOAT, {rankmixer::SourcesSize(spec)}, &sources));
     rankmixer::Forward(spec, arguments.inputs(), {DataOf(y), DataOf(inner), DataOf(sum)}, kernels,
                        PoolExecutor(context), sources.flat<float>().data());
   }

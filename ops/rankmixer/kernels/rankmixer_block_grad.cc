@@ -1,6 +1,7 @@
 // The block's gradient on the CPU.
 #include "ops/rankmixer/block/backward.h"
 #include "ops/rankmixer/kernels/block_arguments.h"
+#include "ops/rankmixer/kernels/large_tensors.h"
 #include "ops/rankmixer/kernels/pool_executor.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
@@ -34,12 +35,12 @@ class RankmixerBlockGrad : public tensorflow::OpKernel {
     void* gradients[9];
     for (int i = 0; i < 9; ++i) {
       Tensor* output;
-      OP_REQUIRES_OK(context, context->allocate_output(i, context->input(kFirst + i).shape(), &output));
+      OP_REQUIRES_OK(context, AllocateOutput(context, i, context->input(kFirst + i).shape(), &output));
       gradients[i] = DataOf(output);
     }
     Tensor workspace;
-    OP_REQUIRES_OK(context, context->allocate_temp(tensorflow::DT_FLOAT, {rankmixer::BackwardWorkspace(spec)},
-                                                   &workspace));
+    const int64_t size = rankmixer::BackwardWorkspace(spec);
+    OP_REQUIRES_OK(context, AllocateTemp(context, tensorflow::DT_FLOAT, {size}, &workspace));
     const auto data = [&](int i) { return DataOf(context->input(i)); };
     rankmixer::Backward(spec, arguments.inputs(), {data(0), kept ? data(kInner) : nullptr, kept ? data(kSum) : nullptr},
                         {gradients[0], gradients[1], gradients[2], gradients[3], gradients[4], gradients[5],

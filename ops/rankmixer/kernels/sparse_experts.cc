@@ -4,6 +4,7 @@
 #include "ops/rankmixer/experts/pairs.h"
 #include "ops/rankmixer/kernels/block_arguments.h"
 #include "ops/rankmixer/kernels/experts_arguments.h"
+#include "ops/rankmixer/kernels/large_tensors.h"
 #include "ops/rankmixer/kernels/pool_executor.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
@@ -29,10 +30,10 @@ class SparseExperts : public tensorflow::OpKernel {
     OP_REQUIRES_OK(context, arguments.Read(context, 0, kernels, &spec));
     const PoolExecutor executor(context);
     const rankmixer::Pairs pairs(spec, arguments.inputs().gates, executor);
+    const TensorShape kept = keep_ ? TensorShape({pairs.size(), spec.inner}) : TensorShape({0, 0});
     Tensor *y, *inner;
-    OP_REQUIRES_OK(context, context->allocate_output(0, context->input(0).shape(), &y));
-    OP_REQUIRES_OK(context, context->allocate_output(
-                                1, keep_ ? TensorShape({pairs.size(), spec.inner}) : TensorShape({0, 0}), &inner));
+    OP_REQUIRES_OK(context, AllocateOutput(context, 0, context->input(0).shape(), &y));
+    OP_REQUIRES_OK(context, AllocateOutput(context, 1, kept, &inner));
     rankmixer::ForwardExperts(spec, arguments.inputs(), pairs, {DataOf(y), DataOf(inner)}, kernels, executor);
   }
 
@@ -61,12 +62,11 @@ class SparseExpertsGrad : public tensorflow::OpKernel {
     if (kept) OP_REQUIRES_OK(context, CheckShape("kept_inner", inner, {pairs.size(), spec.inner}));
     Tensor* gradients[6];
     for (int i = 0; i < 6; ++i) {
-      OP_REQUIRES_OK(context, context->allocate_output(i, context->input(kFirst + i).shape(), &gradients[i]));
+      OP_REQUIRES_OK(context, AllocateOutput(context, i, context->input(kFirst + i).shape(), &gradients[i]));
     }
+    const int64_t size = rankmixer::BackwardExpertsWorkspace(spec, pairs, executor.threads());
     Tensor workspace;
-    OP_REQUIRES_OK(context, context->allocate_temp(
-                                tensorflow::DT_FLOAT,
-                                {rankmixer::BackwardExpertsWorkspace(spec, pairs, executor.threads())}, &workspace));
+    OP_REQUIRES_OK(context, AllocateTemp(context, tensorflow::DT_FLOAT, {size}, &workspace));
     rankmixer::BackwardExperts(spec, arguments.inputs(), pairs,
                                {DataOf(context->input(0)), kept ? DataOf(inner) : nullptr},
                                {DataOf(gradients[0]), gradients[1]->flat<float>().data(), DataOf(gradients[2]),
