@@ -9,7 +9,7 @@ import tensorflow as tf
 from tensorflow.python.framework import kernels
 
 from models.config import ModelConfig, RankMixerConfig
-from ops.library import RANKMIXER_PATH, load_rankmixer
+from ops.library import RANKMIXER_PATH, LibraryError, load_rankmixer
 
 _BLOCK_OP = "PsClusterRankmixerBlock"
 _EXPERTS_OP = "PsClusterSparseExperts"
@@ -47,10 +47,8 @@ def _missing(op: str, config: RankMixerConfig, device_type: str) -> str | None:
     """Why `op` cannot be had; None where it can."""
     try:
         load_rankmixer()
-    except FileNotFoundError as error:
+    except LibraryError as error:
         return str(error)
-    except tf.errors.OpError as error:  # built for another TensorFlow
-        return f"{RANKMIXER_PATH}: does not load: {error.message}"
     if not has_kernel(op, device_type, config.precision):
         return f"no {device_type} kernel of it for {config.precision}"
     return None

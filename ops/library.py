@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Callable
 from types import ModuleType
+from typing import Any
+
+from ops.elf import damage
 
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
 PATH = os.path.join(_FOLDER, "_ops.so")
@@ -12,61 +16,67 @@ ORC_PATH = os.path.join(_FOLDER, "_orc.so")
 RANKMIXER_PATH = os.path.join(_FOLDER, "_rankmixer.so")
 RANKMIXER_GPU_PATH = os.path.join(_FOLDER, "_rankmixer_gpu.so")
 
+_BUILD = "build it with `python setup.py build_ext --inplace`"
+
+
+class LibraryError(RuntimeError):
+    """A library is not there, or cannot be used here; one line: its file, what was expected and found, what to run."""
+
 
 @functools.cache
 def load() -> ModuleType:
-    """Returns the module with the raw ops that hold and move embeddings.
-
-    Raises:
-      FileNotFoundError: the library has not been built.
-    """
+    """Returns the module with the raw ops that hold and move embeddings; raises LibraryError."""
     return _load(PATH)
 
 
 @functools.cache
 def load_rankmixer() -> ModuleType:
-    """Returns the module with the raw ops of the fused ranker, with their GPU kernels where those have been built.
-
-    Raises:
-      FileNotFoundError: the library has not been built, or that of the GPU kernels for another version of TensorFlow.
-    """
+    """Returns the module with the raw ops of the fused ranker, with their GPU kernels where those have been built;
+    raises LibraryError."""
     module = _load(RANKMIXER_PATH)
     if os.path.exists(RANKMIXER_GPU_PATH):
         import tensorflow as tf
 
-        try:
-            tf.load_library(RANKMIXER_GPU_PATH)
-        except tf.errors.NotFoundError as error:
-            raise FileNotFoundError(
-                f"{RANKMIXER_GPU_PATH}: GPU kernels do not load beside TensorFlow {tf.__version__} ({error.message}); "
-                "build them again with `make env GPU=1`, or remove the file"
-            ) from error
+        again = "build it again with `make env GPU=1`, or remove the file"
+        _opened(RANKMIXER_GPU_PATH, "a library of GPU kernels", tf.load_library, again)
     return module
 
 
 @functools.cache
 def load_orc() -> ModuleType:
-    """Returns the module with the raw ops that read ORC files; loads Arrow.
-
-    Raises:
-      FileNotFoundError: the library has not been built, or for another version of pyarrow.
-    """
+    """Returns the module with the raw ops that read ORC files; loads Arrow. Raises LibraryError."""
     # The library then finds pyarrow's Arrow loaded, wherever that lies.
     import pyarrow
+
+    return _load(ORC_PATH, f" and pyarrow {pyarrow.__version__}")
+
+
+def _load(path: str, beside: str = "") -> ModuleType:
     import tensorflow as tf
 
+    module: ModuleType = _opened(path, "an op library", tf.load_op_library, _BUILD, beside)
+
+    def of_older_sources(name: str) -> Any:
+        if name.startswith("__"):  # Python itself asks
+            raise AttributeError(name)
+        raise LibraryError(f"{path}: expected an op library with {name}, found one of other sources; {_BUILD}")
+
+    module.__dict__["__getattr__"] = of_older_sources
+    return module
+
+
+def _opened(path: str, what: str, open_it: Callable[[str], Any], remedy: str, beside: str = "") -> Any:
+    import tensorflow as tf
+
+    expected = f"{path}: expected {what} for TensorFlow {tf.__version__}{beside}"
     try:
-        return _load(ORC_PATH)
-    except tf.errors.NotFoundError as error:
-        raise FileNotFoundError(
-            f"{ORC_PATH}: op library does not load beside pyarrow {pyarrow.__version__} ({error.message}); "
-            "build it again with `make env` or `pip install -e .`"
-        ) from error
-
-
-def _load(path: str) -> ModuleType:
-    import tensorflow as tf
-
-    if not os.path.exists(path):
-        raise FileNotFoundError(f"{path}: op library not built; build it with `make env` or `pip install -e .`")
-    return tf.load_op_library(path)
+        found = damage(path)
+    except OSError as error:
+        found = "no such file" if isinstance(error, FileNotFoundError) else str(error.strerror)
+    if found is not None:
+        raise LibraryError(f"{expected}, found {found}; {remedy}")
+    try:
+        return open_it(path)
+    except tf.errors.OpError as error:
+        why = error.message.removeprefix(f"{path}: ")
+        raise LibraryError(f"{expected}, found one that does not load ({why}); {remedy}") from None

@@ -123,7 +123,7 @@ def lookup_concat(
         given: float32 `[batch]` or `[batch, width]`.
 
     Raises:
-        FileNotFoundError: the op library has not been built.
+        LibraryError: the op library is not there, or does not load.
         tf.errors.InvalidArgumentError: shapes that do not fit; names the input, what was expected and found.
     """
     inputs = arrangement.ids

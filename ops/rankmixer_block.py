@@ -58,7 +58,7 @@ def rankmixer_block(
             without, the gradient computes them again. False where no gradient is wanted.
 
     Raises:
-        FileNotFoundError: the op library has not been built.
+        LibraryError: the op library is not there, or does not load.
         tf.errors.InvalidArgumentError: shapes that do not fit; names the input, what was expected and found.
     """
     if options.dropout > 0 and seed is None:

@@ -49,7 +49,7 @@ def sparse_experts(
         Like tokens.
 
     Raises:
-        FileNotFoundError: the op library has not been built.
+        LibraryError: the op library is not there, or does not load.
         tf.errors.InvalidArgumentError: shapes that do not fit; names the input, what was expected and found.
     """
     if dropout > 0 and seed is None:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from data.errors import DataError
+from ops.library import LibraryError
 from ps_cluster import __version__
 from ps_cluster.cli import (
     apply,
@@ -52,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except RestartMe as error:
         print(error, file=sys.stderr)
         return RESTART
-    except RunError as error:
+    except (RunError, LibraryError) as error:
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:

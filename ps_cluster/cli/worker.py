@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     from ps_cluster.quiet import import_tensorflow
 
     import_tensorflow()
-    from ops.library import load
+    from ops.library import LibraryError, load
     from ps_cluster.job.load import load_job
     from ps_cluster.roles.worker import run_worker
 
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     except RestartMe as error:
         print(error, file=sys.stderr)
         code = RESTART
-    except RunError as error:
+    except (RunError, LibraryError) as error:
         _tell(error)
         # Who starts pods again counts the one that failed, not those that missed it.
         code = RESTART if args.done_file is not None and is_consequence(str(error)) else 1

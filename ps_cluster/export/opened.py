@@ -43,11 +43,11 @@ def open_model(model: str) -> tuple[Description, Call]:
     if described.kind == "shard":
         raise UserError(f"{model}: expected a model that scores, found a shard of one; name the folder of `{DENSE}`")
     if described.form == "ops":
-        from ops.library import load_rankmixer
+        from ops.library import LibraryError, load_rankmixer
 
         try:
             load_rankmixer()
-        except FileNotFoundError as error:
+        except LibraryError as error:
             raise UserError(f"{model}: the form `ops` needs our ops: {error}") from None
     if described.form == "tfra":
         try:

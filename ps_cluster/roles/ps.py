@@ -11,6 +11,7 @@ from threading import Event
 from types import FrameType
 from typing import NoReturn
 
+from ops import library
 from ps_cluster.errors import RESTART, RunError
 from ps_cluster.job.membership import Membership
 from ps_cluster.launch.pdeathsig import die_with_launcher
@@ -20,8 +21,6 @@ from ps_cluster.quiet import drop_held_output, held_output, import_tensorflow
 
 def load_own_ops() -> None:
     """Registers the ops on tables."""
-    from ops import library
-
     library.load()
 
 
@@ -55,7 +54,7 @@ def run_ps(
     try:
         for load in libraries:
             load()
-    except (FileNotFoundError, tf.errors.OpError) as error:  # not built, or built for another TensorFlow
+    except (library.LibraryError, tf.errors.OpError) as error:
         raise RunError(f"ps {membership.index}: cannot load the ops: {error}") from None
     cluster = tf.train.ClusterSpec({"ps": list(membership.ps)})
     try:

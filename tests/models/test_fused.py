@@ -14,7 +14,7 @@ import tensorflow as tf
 from models.build import build_model
 from models.config import DCNConfig, RankMixerConfig
 from models.fused import choose, has_kernel
-from ops.library import load_rankmixer
+from ops.library import RANKMIXER_PATH, load_rankmixer
 from tests.models.examples import INPUTS, values_for
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -161,12 +161,17 @@ except ValueError as error:
 """
 
 
-def test_without_the_library_auto_is_composed_and_on_is_refused(tmp_path):
+@pytest.mark.parametrize("found", ["no such file", "1000 of a library's "])
+def test_without_the_library_auto_is_composed_and_on_is_refused(tmp_path, found):
     for package in ("models", "ops"):
         shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    path = tmp_path / "ops/_rankmixer.so"
+    if found != "no such file":
+        path.write_bytes(Path(RANKMIXER_PATH).read_bytes()[:1000])
     done = subprocess.run([sys.executable, "-c", WITHOUT], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     auto, on = done.stdout.splitlines()
-    missing = f"{tmp_path}/ops/_rankmixer.so: op library not built; build it with `make env` or `pip install -e .`"
-    assert auto == f"Choice(fused=False, words='composed block: {missing}')"
-    assert on == f"fused: expected a fused block for fused: on, found {missing}"
+    missing = f"{path}: expected an op library for TensorFlow {tf.__version__}, found {found}"
+    assert auto.startswith("Choice(fused=False, words=") and f"composed block: {missing}" in auto
+    assert on.startswith(f"fused: expected a fused block for fused: on, found {missing}")
+    assert on.endswith("; build it with `python setup.py build_ext --inplace`")
