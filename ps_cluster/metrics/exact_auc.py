@@ -42,7 +42,7 @@ class ScoreSpill:
     predictions are float64. Wrong values (a nan, a label that is neither 0 nor 1) are reported by `evaluate`,
     on every worker alike, so that none is left waiting for the others.
 
-    folder: where rows beyond `buffer_rows` are spilled to (4 bytes each); made when first needed.
+    folder: where rows beyond `buffer_rows` are spilled to (4 bytes each); made when first needed, and then removed.
     buffer_rows: rows of this worker held in memory (5 bytes each).
     gather_rows: rows of all workers looked at together.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from collections.abc import Iterator
@@ -26,7 +27,7 @@ class ScoreRuns:
 
     At most `buffer_rows` rows are held in memory (5 bytes each). A full buffer is sorted and appended to a
     temporary file in `folder` (4 bytes a row) that is deleted as soon as it is open: the disk gets its space
-    back however the process ends.
+    back however the process ends. The folder may be that of others, too; who has made it removes it.
     """
 
     def __init__(self, folder: str, buffer_rows: int):
@@ -37,6 +38,7 @@ class ScoreRuns:
         self._labels = np.empty(buffer_rows, bool)
         self._filled = 0
         self._file: IO[bytes] | None = None
+        self._made = False
         self._lengths: list[tuple[int, int]] = []
 
     @property
@@ -73,6 +75,9 @@ class ScoreRuns:
         """Give back memory and disk; may be called again."""
         if self._file is not None:
             self._file.close()
+            if self._made:
+                with contextlib.suppress(OSError):  # it holds something else
+                    os.rmdir(self._folder)
         self._file = None
         self._lengths = []
         self._filled = 0
@@ -96,6 +101,7 @@ class ScoreRuns:
         run = self._buffered_run()
         try:
             if self._file is None:
+                self._made = not os.path.isdir(self._folder)
                 os.makedirs(self._folder, exist_ok=True)
                 self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115, lives as long as self
             for keys in run:

@@ -48,7 +48,7 @@ def evaluate_session(session: Session, share: Share, teller: Teller) -> Evaluati
         share,
         session.job.data.label,
         lambda spec: make_score_step(session.job, session.model, session.store, session.devices, spec),
-        os.path.join(session.job_file.output, "scratch", f"worker-{session.rank}"),
+        os.path.join(session.job_file.output, "scratch"),
         lambda rows: teller.phase("evaluate", min(rows * session.num_workers, share.rows), share.rows),
     )
     teller.reading("test", share, counts)

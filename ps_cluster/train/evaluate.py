@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 import numpy as np
@@ -32,13 +31,12 @@ def evaluate(
       share: this worker's, one epoch, unshuffled.
       label: name of the label column.
       make_score: from the columns' specs to the function that scores a batch.
-      scratch: folder for scores that do not fit into memory; of this worker alone.
+      scratch: folder for scores that do not fit into memory; made where they do not.
       progress: told the rows this worker has scored.
 
     Raises:
       DataError: a label is neither 0 nor 1; names file, column and row.
     """
-    os.makedirs(scratch, exist_ok=True)
     with LookAhead(share.spec, [Read(share.spec, share.plan)]) as batches, ScoreSpill(scratch) as spill:
         score = make_score(batches.element_spec)
         done = 0

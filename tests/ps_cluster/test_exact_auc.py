@@ -128,6 +128,21 @@ def test_rows_may_be_added_after_an_evaluation(tmp_path):
         assert spill.auc(one_worker) == auc_by_pairs(np.array([1, 2, 3, 4, 0, 4]), np.array([0, 1, 1, 0, 0, 1]))
 
 
+@pytest.mark.parametrize("there", ["nothing", "the folder", "another file"])
+def test_of_the_folder_for_many_rows_nothing_is_left_but_what_is_not_its_own(tmp_path, there):
+    folder = tmp_path / "scratch"
+    if there == "the folder":
+        folder.mkdir()
+    with ScoreSpill(str(folder), buffer_rows=2) as spill:
+        assert folder.exists() == (there == "the folder")
+        spill.add(np.array([1, 2, 3], np.float32), np.array([0, 1, 1]))
+        assert list(folder.iterdir()) == []  # the file has no name
+        if there == "another file":
+            (folder / "kept").touch()
+        assert spill.auc(one_worker) == 1.0
+    assert folder.exists() == (there != "nothing")
+
+
 def test_other_float_types_are_refused_since_rounding_would_make_ties(tmp_path):
     with (
         ScoreSpill(str(tmp_path)) as spill,
@@ -176,10 +191,12 @@ def test_three_workers_with_many_rows_and_one_without(tmp_path, workers):
     for rows in (30_000, 0, 7_001):
         scores = np.round(random.normal(size=rows), 2).astype(np.float32)
         shares.append((scores, random.random(rows) < 0.2))
-    found = workers.run(worker, [(*share, tmp_path, 1_000, 3_000) for share in shares])
+    folder = tmp_path / "scratch"
+    found = workers.run(worker, [(*share, folder, 1_000, 3_000) for share in shares])
     scores, labels = (np.concatenate(parts) for parts in zip(*shares))
     assert found[0].auc == pytest.approx(auc_by_ranks(scores, labels), abs=1e-12)
     assert found == [found[0]] * 3
+    assert not folder.exists()
 
 
 @pytest.mark.parametrize(

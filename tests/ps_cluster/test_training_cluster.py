@@ -91,6 +91,7 @@ def test_tables_hold_one_row_for_each_id_of_the_training_rows(twins: tuple[Run, 
 def test_finished_runs_leave_no_process_and_no_temporary_file(twins: tuple[Run, Run]) -> None:
     assert [run.processes() for run in twins] == [{}, {}]
     assert [path for run in twins for path in (run.folder / "tmp").iterdir()] == []
+    assert [run.output / "scratch" for run in twins if (run.output / "scratch").exists()] == []
 
 
 @pytest.mark.parametrize("ps", [0, 3, pytest.param(1, marks=pytest.mark.slow)])
