@@ -16,6 +16,7 @@ from ps_cluster.export.check import Checked
 from ps_cluster.export.description import EXTRA, Description, write_extra
 from ps_cluster.export.version_folder import folder_bytes
 from ps_cluster.job.resolve import JobFile, training_patterns
+from ps_cluster.report.event_log import AGAIN, before
 from ps_cluster.report.versions import package_versions, revision_of
 
 CARD = os.path.join(EXTRA, "model_card.json")
@@ -121,18 +122,24 @@ def _text(card: Mapping[str, Any]) -> Iterator[str]:
 def _metrics(job_file: JobFile, step: int) -> dict[str, Any] | None:
     """Test figures of the run, where they are those of this step; from the run's events."""
     last: dict[str, Mapping[str, Any]] = {}
-    try:
-        with open(os.path.join(job_file.output, "events.jsonl"), encoding="utf-8") as file:
-            for line in file:
-                try:
-                    event = json.loads(line)
-                except ValueError:
-                    continue  # of a run that is writing it
-                if event.get("event") == "start":
-                    last = {}
-                last[event.get("event")] = event
-    except OSError:
-        return None
+    events = os.path.join(job_file.output, "events.jsonl")
+    for path in (before(events), events):
+        try:
+            with open(path, encoding="utf-8") as file:
+                for line in file:
+                    try:
+                        event = json.loads(line)
+                    except ValueError:
+                        continue  # of a run that is writing it
+                    if AGAIN in event:
+                        continue
+                    if event.get("event") == "start":
+                        last = {}
+                    last[event.get("event")] = event
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return None
     test = last.get("evaluation")
     if test is None or last.get("step", {}).get("step") != step:
         return None

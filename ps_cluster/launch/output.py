@@ -24,6 +24,8 @@ LEFTOVERS = frozenset(
     {
         "logs",
         "events.jsonl",
+        "events.jsonl.1",
+        "events.jsonl.next",
         "run.json",
         "run.json.tmp",
         "report.json",
@@ -56,7 +58,7 @@ class Output:
 
     @property
     def events(self) -> Path:
-        """File to which worker 0 appends what happens, one JSON object a line."""
+        """File to which worker 0 appends what happens, one JSON object a line (`ps_cluster.report.event_log`)."""
         return self.folder / "events.jsonl"
 
     def mark(self, state: State) -> None:

@@ -22,7 +22,7 @@ from ps_cluster.job.table_schema import Tier
 from ps_cluster.launch.events_tail import EventsTail
 from ps_cluster.metrics.exact_auc import Evaluation
 from ps_cluster.report import events
-from ps_cluster.report.event_log import EventLog
+from ps_cluster.report.event_log import LIMIT_BYTES, EventLog
 from ps_cluster.report.json_report import report_of, write_report
 from ps_cluster.report.progress import Renderer
 from ps_cluster.report.tensorboard import ScalarWriter
@@ -62,7 +62,7 @@ class Teller:
         self._job_file = job_file
         self._events_path = events_path
         self._told: list[events.Event] = []
-        self._log = EventLog(events_path) if events_path else None
+        self._log = EventLog(events_path, LIMIT_BYTES) if events_path else None
         self._lines = Renderer(stream) if stream else None
         self._scalars: ScalarWriter | None = None
         self._store: EmbeddingStore | None = None
