@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import TextIO
+from collections.abc import Callable, Mapping
+from typing import Any, TextIO
 
 from ps_cluster.report.status import Status
 from ps_cluster.report.summary import Block
@@ -23,6 +23,7 @@ class PlainDisplay:
         self._clock = clock
         self._written = self._phase_start = clock()
         self._headed = False
+        self._shown: Mapping[str, Any] | None = None
 
     def block(self, block: Block) -> None:
         """A title and its rows, the labels in a column."""
@@ -45,7 +46,9 @@ class PlainDisplay:
         if new_phase:
             self._phase_start = self._clock()
         if status.phase == "train":
-            if status.last.get("step") is not None:
+            step = status.last.get("step")
+            if step is not None and step is not self._shown:  # not that of an attempt before
+                self._shown = step
                 self._step(status)
         elif new_phase and status.phase not in ("start", "done"):
             self.line(f"\n{status.label} …" if self._headed else f"{status.label} …")

@@ -313,6 +313,13 @@ def test_a_training_that_goes_on_is_told_and_what_was_trained_again_is_in_the_re
     assert "  rows        4,000 rows trained · 500 rows trained again · 1 restart" in told
 
 
+def test_a_run_that_starts_again_does_not_tell_its_last_step_twice():
+    told = list(run_events())
+    broken_off = told[: next(number for number, event in enumerate(told) if event.get("step") == 2) + 1]
+    lines = lines_of([*broken_off, {"event": "restart", "told": "worker 0 was killed"}, *run_events()])
+    assert [line.split()[0] for line in lines if "/4 " in line] == ["1/4", "2/4", "1/4", "2/4", "3/4", "4/4"]
+
+
 def test_damaged_files_of_newer_checkpoints_are_lines():
     lines = ["/out/checkpoint/step-0000000003/dense.npz: missing", "/out/checkpoint: the newest whole one is of step 2"]
     assert lines_of([events.damaged(lines=lines)]) == lines
