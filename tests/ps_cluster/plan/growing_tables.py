@@ -1,6 +1,7 @@
-"""Tables that grow in a process of their own: `python -m tests.ps_cluster.plan.growing_tables TABLES ROWS DIM adam`.
+"""Tables that grow in a process of their own: `python -m tests.ps_cluster.plan.growing_tables 8 100000 64 adam`.
 
-Or `sgd`. Prints resident bytes over those of the tables when they were empty, and the bytes that the tables count.
+That is tables, rows of each, width, optimiser (`adam` or `sgd`). Prints resident bytes over those when the tables were
+empty, and the bytes that the tables count.
 """
 
 from __future__ import annotations
