@@ -28,7 +28,7 @@ def cases() -> dict[str, Callable[[bool], Result]]:
         tf = import_tensorflow(gpu=True)
     except ImportError as error:
         raise NotComparableError(f"TensorFlow cannot be imported ({error})") from error
-    from ops.library import RANKMIXER_GPU_PATH, load_rankmixer
+    from ops.library import RANKMIXER_GPU_PATH, LibraryError, load_rankmixer
 
     gpus = tf.config.list_physical_devices("GPU")
     if not gpus:
@@ -36,7 +36,7 @@ def cases() -> dict[str, Callable[[bool], Result]]:
     tf.config.experimental.set_memory_growth(gpus[0], True)  # the other cases need memory beside it
     try:
         load_rankmixer()
-    except FileNotFoundError as error:
+    except LibraryError as error:
         raise NotComparableError(str(error)) from error
     if not os.path.exists(RANKMIXER_GPU_PATH):
         raise NotComparableError("the GPU kernels of the op are not built (`make env GPU=1` builds them)")
