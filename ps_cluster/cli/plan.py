@@ -66,6 +66,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Prints the plan."""
+    # Read when NumPy is imported. Forecasts run side by side; threads for each of their small products only get into
+    # one another's way.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
     import json
     from dataclasses import asdict
 
