@@ -125,17 +125,17 @@ def _metrics(job_file: JobFile, step: int) -> dict[str, Any] | None:
     events = os.path.join(job_file.output, "events.jsonl")
     for path in (before(events), events):
         try:
-            with open(path, encoding="utf-8") as file:
+            with open(path, "rb") as file:
                 for line in file:
                     try:
                         event = json.loads(line)
-                    except ValueError:
+                    except (ValueError, RecursionError):
                         continue  # of a run that is writing it
-                    if AGAIN in event:
+                    if not isinstance(event, dict) or AGAIN in event:
                         continue
                     if event.get("event") == "start":
                         last = {}
-                    last[event.get("event")] = event
+                    last[str(event.get("event"))] = event
         except FileNotFoundError:
             continue
         except OSError:

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 from typing import IO, Any
 
+from ps_cluster.errors import UserError
 from ps_cluster.report.event_log import AGAIN, before
 
 
@@ -16,6 +17,8 @@ class EventsTail:
     large (`ps_cluster.report.event_log`); neither need exist yet.
 
     new_only: what is in them now is passed over.
+
+    UserError, here and from `read`, where one cannot be read.
     """
 
     def __init__(self, path: Path, new_only: bool = False) -> None:
@@ -73,7 +76,7 @@ class EventsTail:
         for line in lines:
             try:
                 event = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
             if isinstance(event, dict) and (self._has_head or AGAIN not in event):
                 events.append(event)
@@ -85,6 +88,8 @@ def _opened(stack: contextlib.ExitStack, path: Path) -> IO[bytes] | None:
         return stack.enter_context(path.open("rb"))
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise UserError(f"{path}: expected a readable file of events, found: {error.strerror}") from None
 
 
 def _size(stream: IO[bytes]) -> int:

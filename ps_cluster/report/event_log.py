@@ -31,7 +31,8 @@ def before(path: str) -> str:
 
 
 class EventLog:
-    """Appends events to the file at `path`, which is made when missing; one system call a line.
+    """Appends events to the file at `path`, which is made when missing; one system call a line. RunError when it cannot
+    be made or written.
 
     limit_bytes: of the file; only one process at a time may give one, while others append. None: it only grows.
     """
@@ -40,10 +41,16 @@ class EventLog:
         self._path = path
         self._limit_bytes = limit_bytes
         self._head_bytes = 0
-        if limit_bytes is not None and not os.path.exists(path):
-            with contextlib.suppress(FileNotFoundError):
-                os.rename(before(path), path)  # a process has ended just when it set the file aside
-        self._descriptor = self._opened()
+        self._descriptor = -1
+        try:
+            if limit_bytes is not None and not os.path.exists(path):
+                with contextlib.suppress(FileNotFoundError):
+                    os.rename(before(path), path)  # a process has ended just when it set the file aside
+            self._descriptor = self._opened()
+            if _ends_within_a_line(path):
+                os.write(self._descriptor, b"\n")  # a full disk has cut it: what comes is not to be lost with it
+        except OSError as error:
+            raise RunError(f"{path}: cannot write: {error.strerror}") from error
 
     def append(self, event: Mapping[str, Any]) -> None:
         """Add one line; RunError when the disk takes no more."""
@@ -89,6 +96,13 @@ class EventLog:
         self.close()
 
 
+def _ends_within_a_line(path: str) -> bool:
+    with open(path, "rb") as file:
+        size_bytes = file.seek(0, os.SEEK_END)
+        file.seek(max(size_bytes - 1, 0))
+        return file.read() not in (b"", b"\n")
+
+
 def _head_of(path: str) -> bytes:
     """What the file after this one begins with."""
     last: dict[str, dict[str, Any]] = {}
@@ -96,7 +110,7 @@ def _head_of(path: str) -> bytes:
         for line in lines:
             try:
                 event = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue  # a killed process left it
             if isinstance(event, dict) and event.get("event") not in _NOT_REPEATED:
                 last.pop(str(event.get("event")), None)  # in the order in which they came last

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from ps_cluster.cli.main import main
+from ps_cluster.errors import RunError
+from ps_cluster.export.model_card import _metrics
 from ps_cluster.launch.events_tail import EventsTail
 from ps_cluster.launch.output import LEFTOVERS
 from ps_cluster.report import events
@@ -134,6 +139,53 @@ def test_a_writer_that_ended_while_it_set_the_file_aside_loses_nothing(path: Pat
         log.append(step(2))
     assert steps(tail.read()) == [2]
     assert (steps(EventsTail(path).read()), os.listdir(path.parent)) == ([1, 2], ["events.jsonl"])
+
+
+@pytest.mark.parametrize("limit", [LIMIT, None])
+def test_what_comes_after_a_line_that_a_full_disk_has_cut_is_not_lost(path: Path, limit: int | None) -> None:
+    with EventLog(str(path), limit) as log:
+        log.append(step(1))
+    with path.open("ab") as file:
+        file.write(b'{"event": "st')
+    follower = EventsTail(path)
+    assert steps(follower.read()) == [1]
+    for number in (2, 3):
+        with EventLog(str(path), limit) as log:
+            log.append(step(number))
+    assert (steps(follower.read()), steps(EventsTail(path).read())) == ([2, 3], [1, 2, 3])
+    assert path.read_bytes().count(b"\n") == 4
+
+
+@pytest.mark.parametrize("line", [b"[" * 100_000, b"3", b"null", b"\xff\x00", b'"' + b"x" * 100, b"1" * 5_000])
+def test_lines_that_are_no_events_are_left_out_by_all_who_read_them(path: Path, line: bytes) -> None:
+    told = [event for event in run_events() if event["event"] in ("start", "step", "evaluation")]
+    with EventLog(str(path)) as log:
+        for event in told:
+            log.append(event)
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\n" + line + b"\n"))
+    assert steps(EventsTail(path).read()) == steps(told)
+    job = SimpleNamespace(output=str(path.parent))
+    figures = _metrics(job, steps(told)[-1])  # type: ignore[arg-type]
+    assert figures is not None and figures["rows"] == told[-1]["rows"]
+    with EventLog(str(path), 100) as log:
+        log.append(step(1_000))
+    assert steps(EventsTail(path).read()) == [*steps(told), 1_000]
+    with path.open() as lines:
+        assert [json.loads(one)["event"] for one in lines] == ["start", "evaluation"]
+
+
+@pytest.mark.parametrize("file", ["events.jsonl", "events.jsonl.1"])
+@pytest.mark.parametrize("command", ["status", "doctor"])
+def test_files_of_events_that_cannot_be_read_are_told_in_one_line(
+    path: Path, file: str, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (path.parent / "run.json").write_text("{}")
+    (path.parent / file).mkdir()
+    assert main([command, str(path.parent)]) == 2
+    expected = f"{path.parent / file}: expected a readable file of events, found: Is a directory\n"
+    assert capsys.readouterr().err == expected
+    with pytest.raises(RunError, match=re.escape(f"{path}: cannot write: Is a directory")):
+        EventLog(str(path), LIMIT)
 
 
 def test_who_looks_too_seldom_misses_steps_but_nothing_comes_twice(path: Path) -> None:
