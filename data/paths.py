@@ -79,7 +79,7 @@ def read_manifest(path: str) -> dict[str, Any]:
         raise DataError(f"{path}: expected a manifest, found no file by that name") from None
     except OSError as error:
         raise DataError(f"{path}: expected a readable manifest, found: {error.strerror or error}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: expected a manifest in JSON, found: {error}") from None
     version = manifest.get("format_version") if isinstance(manifest, dict) else None
     if version != MANIFEST_VERSION:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from ps_cluster.errors import UserError
-from ps_cluster.job.problems import Problem, found_text, path_text
+from ps_cluster.job.problems import Problem, found_text, path_text, quoted
 from ps_cluster.job.words import described, problems_of
 
 Kind = TypeVar("Kind")
@@ -29,9 +29,13 @@ def read_mapping(path: str, what: str) -> dict[str, Any]:
     """
     try:
         with open(path, encoding="utf-8") as file:
-            content = json.load(file)
+            content = json.load(file, object_pairs_hook=_each_once)
     except OSError as error:
         raise UserError(f"{path}: expected {what}, found: {error.strerror}") from None
+    except _TwiceError as error:
+        raise UserError(f"{path}: expected each field once, found {quoted(error.field)} twice in a mapping") from None
+    except RecursionError:
+        raise UserError(f"{path}: expected {what}, found values nested too deeply to be read") from None
     except ValueError as error:  # no JSON, or no text
         raise UserError(f"{path}: expected {what}, found no JSON: {error}") from None
     if not isinstance(content, dict):
@@ -53,7 +57,26 @@ def checked(path: str, content: dict[str, Any], kind: type[Kind]) -> Kind:
     try:
         return adapter.validate_json(json.dumps(content), strict=True)
     except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        if first["type"] == "json_invalid":  # what Python's reader takes and pydantic's does not
+            why = first["ctx"]["error"].partition(" at line ")[0]
+            raise UserError(f"{path}: expected values that ps-cluster writes, found others: {why}") from None
         raise wrong(path, problems_of(error, content, adapter.json_schema())[0]) from None
+
+
+class _TwiceError(ValueError):
+    def __init__(self, field: str):
+        super().__init__(field)
+        self.field = field
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for field, value in pairs:
+        if field in found:
+            raise _TwiceError(field)
+        found[field] = value
+    return found
 
 
 def wrong(path: str, problem: Problem) -> UserError:

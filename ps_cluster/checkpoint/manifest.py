@@ -124,7 +124,7 @@ def parse(raw: bytes, path: str) -> Manifest:
         text = raw.decode()
         content = json.loads(text)
         version = content["format_version"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(f"{path}: damaged: expected a checkpoint's manifest, found {error!r}") from error
     if version == 1:
         raise UserError(

@@ -71,6 +71,7 @@ def run(args: argparse.Namespace) -> int:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
     import json
+    import math
     from dataclasses import asdict
 
     from ps_cluster.cli.data.progress import Progress
@@ -121,7 +122,9 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         found = document(facts, plan, changed)
         if finished is not None:
-            found["check"] = [{**asdict(one), "error": one.error} for one in compared]
+            found["check"] = [
+                {**asdict(one), "error": one.error if math.isfinite(one.error) else None} for one in compared
+            ]
         print(json.dumps(found, indent=1))
         return 0
     print(text(facts, plan, changed, args.brief) if finished is None else comparison_text(compared))

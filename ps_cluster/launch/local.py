@@ -145,7 +145,7 @@ def _checked_report(path: Path) -> Path:
 def _is_report(path: Path) -> bool:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False
     return isinstance(content, dict) and "format_version" in content
 

@@ -204,7 +204,7 @@ def _state(folder: Path) -> str | None:
     """State that the earlier run wrote down; None when it cannot be known."""
     try:
         run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return run.get("state") if isinstance(run, dict) else None
 
@@ -227,7 +227,7 @@ def _sampling_of(events: Path) -> object:
                 event = json.loads(line)
                 if isinstance(event, dict) and event.get("event") == "start":
                     return event.get("sampling")
-    except (OSError, ValueError):  # not begun; or cut where the run ended
+    except (OSError, ValueError, RecursionError):  # not begun; or cut where the run ended
         pass
     return None
 

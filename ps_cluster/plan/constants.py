@@ -109,7 +109,7 @@ def load(path: str | None) -> Constants:
         digest = found.pop("sha256")
         version, values = found["format_version"], found["constants"]
         good = digest == _digest(found)
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise UserError(f"{where}: expected constants of format {FORMAT_VERSION}, found another file{again}") from None
     if version != FORMAT_VERSION:
         raise UserError(f"{where}: format_version: expected {FORMAT_VERSION}, found {version}{again}")

@@ -34,7 +34,7 @@ class Place:
         processes were started by hand."""
         try:
             run = json.loads(Path(self.output, "run.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return None
         state = run.get("state") if isinstance(run, dict) else None
         return "killed" if state == "running" and not self._is_held() else state

@@ -75,6 +75,9 @@ def test_a_wrong_field_of_an_export_is_named(tmp_path: Path, damage: Damage, tol
     [
         ("", "expected the description of an export, found no JSON: Expecting value"),
         ("[]", "expected the description of an export, found an empty list"),
+        ("[" * 100_000, "expected the description of an export, found values nested too deeply to be read"),
+        ('{"a": ' * 100_000, "expected the description of an export, found values nested too deeply to be read"),
+        ('{"rows": {"a": 1, "b": 2, "a": 1}}', "expected each field once, found 'a' twice in a mapping"),
         ("\udcff", "expected the description of an export, found no JSON: 'utf-8' codec can't decode"),
     ],
 )
@@ -83,6 +86,24 @@ def test_what_is_no_description_is_told(tmp_path: Path, text: str, told: str) ->
     path = tmp_path / DESCRIPTION
     path.write_text(text, errors="surrogateescape")
     with pytest.raises(UserError, match=re.escape(f"{path}: {told}")):
+        read_description(str(tmp_path))
+
+
+@pytest.mark.parametrize("field", ["label", "features", "tables"])
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("[" * 150 + "]" * 150, r"expected (text|a mapping.*), found a list of 1 value"),
+        ("[" * 250 + "]" * 250, "expected values that ps-cluster writes, found others: recursion limit exceeded"),
+        ("[" * 900 + "]" * 900, "expected values that ps-cluster writes, found others: recursion limit exceeded"),
+        (r'"\ud800"', "expected values that ps-cluster writes, found others: unexpected end of hex escape"),
+    ],
+)
+def test_values_that_only_one_reader_of_json_takes_are_told(tmp_path: Path, field: str, value: str, told: str) -> None:
+    write_description(str(tmp_path), DESCRIBED)
+    path = tmp_path / DESCRIPTION
+    path.write_text(json.dumps({**json.loads(path.read_text()), field: "@"}).replace('"@"', value))
+    with pytest.raises(UserError, match=re.escape(f"{path}: ") + f".*{told}"):
         read_description(str(tmp_path))
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import json
+import math
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +15,7 @@ import pytest
 
 from ps_cluster.cli.main import main
 from ps_cluster.errors import UserError
+from ps_cluster.job.problems import path_text
 from ps_cluster.report import report_of, write_report
 from ps_cluster.report.reading import read_report
 from tests.ps_cluster.run_events import run_events
@@ -50,6 +55,37 @@ def test_what_no_run_can_have_done_is_refused(written: Path, changed: dict[str, 
     written.write_text(json.dumps({**json.loads(written.read_text()), **changed}))
     with pytest.raises(UserError, match=re.escape(f"{written}: {told}")):
         read_report(str(written))
+
+
+def places(value: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where a report has numbers that are counted or measured."""
+    for key, one in value.items() if isinstance(value, dict) else enumerate(value):
+        if isinstance(one, (dict, list)):
+            yield from places(one, (*above, key))
+        elif isinstance(one, (int, float)):
+            yield (*above, key)
+
+
+QUALITY = {"loss", "train_auc", "auc", "log_loss", "calibration", "experts", "sampling", "settings"}
+
+
+@pytest.mark.parametrize("number", [10**30, -(10**400), 1e308, "Infinity", "NaN"])
+def test_numbers_that_are_none_or_far_too_large_are_refused_wherever_they_are(written: Path, number: object) -> None:
+    content = json.loads(written.read_text())
+    found = [place for place in places(content) if place[0] not in QUALITY | {"format_version"}]
+    assert {("rows",), ("step_time", 0, "pull"), ("tables", 0, "bytes"), ("processes", 0, "cpu_seconds")} <= set(found)
+    for *above, last in found:
+        changed = copy.deepcopy(content)
+        functools.reduce(lambda inside, key: inside[key], above, changed)[last] = number
+        written.write_text(json.dumps(changed))
+        with pytest.raises(UserError, match=re.escape(f"{written}: {path_text((*above, last))}: expected ")):
+            read_report(str(written))
+
+
+def test_figures_of_a_training_that_went_wrong_are_read(written: Path) -> None:
+    content = {**json.loads(written.read_text()), "loss": "NaN", "calibration": "Infinity"}
+    written.write_text(json.dumps(content))
+    assert read_report(str(written)).calibration == math.inf
 
 
 def test_the_doctor_refuses_a_report_that_lists_a_table_twice(
