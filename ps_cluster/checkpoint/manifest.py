@@ -125,7 +125,7 @@ def parse(raw: bytes, path: str) -> Manifest:
         content = json.loads(text)
         version = content["format_version"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise UserError(f"{path}: damaged: expected a checkpoint's manifest, found {error!r}") from error
+        raise _damaged(path, error) from error
     if version == 1:
         raise UserError(
             f"{path}: expected format version {FORMAT_VERSION}, found 1, which this release does not read any more; "
@@ -136,10 +136,20 @@ def parse(raw: bytes, path: str) -> Manifest:
     try:
         manifest = _manifest_of(content)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UserError(f"{path}: damaged: expected a checkpoint's manifest, found {error!r}") from error
+        raise _damaged(path, error) from error
     if text != manifest.text():
         raise UserError(f"{path}: damaged: expected a manifest that matches its own CRC-32")
     return manifest
+
+
+def _damaged(path: str, error: Exception) -> UserError:
+    if isinstance(error, KeyError):
+        found = f"no field {error.args[0]}"
+    elif isinstance(error, ValueError | RecursionError):
+        found = f"no JSON: {error}"
+    else:
+        found = "fields of other names or types"
+    return UserError(f"{path}: damaged: expected a checkpoint's manifest, found {found}")
 
 
 def _manifest_of(content: Mapping[str, Any]) -> Manifest:
