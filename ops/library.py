@@ -78,5 +78,5 @@ def _opened(path: str, what: str, open_it: Callable[[str], Any], remedy: str, be
     try:
         return open_it(path)
     except tf.errors.OpError as error:
-        why = error.message.removeprefix(f"{path}: ")
+        why = error.message.removeprefix(f"{path}: ").partition("\n")[0]
         raise LibraryError(f"{expected}, found one that does not load ({why}); {remedy}") from None

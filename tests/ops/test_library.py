@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +20,10 @@ from ops.library import LibraryError
 ROOT = Path(__file__).resolve().parents[2]
 WHOLE = Path(library.PATH).read_bytes()
 BUILD = "; build it with `python setup.py build_ext --inplace`"
+
+
+def changed(offset: int, number: int) -> bytes:
+    return WHOLE[:offset] + struct.pack("<Q", number) + WHOLE[offset + 8 :]
 
 
 @pytest.mark.parametrize("path", [library.PATH, library.ORC_PATH, library.RANKMIXER_PATH, sys.executable])
@@ -35,6 +41,9 @@ def test_a_whole_file_is_not_damaged(path: str) -> None:
         (WHOLE[: len(WHOLE) // 2], rf"{len(WHOLE) // 2} of a library's {len(WHOLE)} bytes"),
         (WHOLE[:-1], rf"{len(WHOLE) - 1} of a library's {len(WHOLE)} bytes"),
         (WHOLE[:4] + b"\x01" + WHOLE[5:], "a library of another kind of machine"),
+        (changed(0x20, 2**64 - 1), rf"{len(WHOLE)} of a library's \d+ bytes"),  # where its segments are told
+        (changed(0x28, 2**63), rf"{len(WHOLE)} of a library's \d+ bytes"),  # and its sections
+        (WHOLE[:4096] + bytes(len(WHOLE) - 4096), r"a library with nothing but zeros from byte \d+ on, where it .*"),
         (
             WHOLE.replace(b"_ZN10tensorflow8OpKernel", b"_ZN10tensorflow8OpKernal"),
             "one that does not load .undefined .*",
@@ -51,6 +60,33 @@ def test_what_is_wrong_with_a_library_is_one_line(
     with pytest.raises(LibraryError) as raised:
         library.load.__wrapped__()
     assert re.fullmatch(f"{expected}{found}{re.escape(BUILD)}", str(raised.value))
+
+
+@pytest.mark.parametrize("path", [library.PATH, library.ORC_PATH, library.RANKMIXER_PATH])
+def test_the_end_of_a_library_that_was_never_written_is_noticed_wherever_it_begins(path: str, tmp_path: Path) -> None:
+    whole = Path(path).read_bytes()
+    cut = tmp_path / "cut.so"
+    for start in range(0, len(whole) - 8192, len(whole) // 40):
+        cut.write_bytes(whole[:start] + bytes(len(whole) - start))
+        assert damage(str(cut)) is not None, start
+
+
+def test_a_page_of_code_that_was_never_written_is_noticed(tmp_path: Path) -> None:
+    page = 64 * 4096  # the middle of the code
+    path = tmp_path / "_ops.so"
+    path.write_bytes(WHOLE[:page] + bytes(4096) + WHOLE[page + 4096 :])
+    assert damage(str(path)) == f"a library with nothing but zeros from byte {page} on, where it has contents"
+
+
+def test_what_is_no_file_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    os.mkdir(tmp_path / "folder")
+    os.symlink("loop", tmp_path / "loop")
+    told = {"pipe": "a file that is no library", "folder": "Is a directory"}
+    for name, found in {**told, "loop": "Too many levels of symbolic links", "none": "no such file"}.items():
+        monkeypatch.setattr(library, "PATH", str(tmp_path / name))
+        with pytest.raises(LibraryError, match=f"{name}: expected an op library for TensorFlow .*, found {found}; "):
+            library.load.__wrapped__()
 
 
 def test_an_op_that_a_library_of_older_sources_lacks_is_named() -> None:
