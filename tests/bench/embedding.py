@@ -1,8 +1,8 @@
 """The native embedding table against TFRA's cuckoo table, a plain copy of memory or files, or a limit.
 
 `find_W` and `update_W`: keys per CPU-second with rows of W float32, 10 million of them. `step_vs_tfra`: the training
-step of `tests.bench.training`. Cases of bytes and pauses have a limit on the other side: `ratio` is the limit over what
-was measured.
+step of `tests.bench.training`. `sums`: what is left of additions that two processes make to the same rows. Cases of
+bytes and pauses have a limit on the other side: `ratio` is the limit over what was measured.
 """
 
 from __future__ import annotations
@@ -15,7 +15,14 @@ from ps_cluster.quiet import import_tensorflow
 def main() -> int:
     """Runs the cases asked for."""
     import_tensorflow(gpu=False)
-    from tests.bench import embedding_files, embedding_memory, embedding_pause, embedding_speed, training
+    from tests.bench import (
+        embedding_files,
+        embedding_memory,
+        embedding_pause,
+        embedding_speed,
+        embedding_sums,
+        training,
+    )
     from tests.bench.reporting import run_cases
 
     return run_cases(
@@ -28,6 +35,7 @@ def main() -> int:
             "update_48": lambda full: embedding_speed.update_case("update_48", 48, full),
             "update_130": lambda full: embedding_speed.update_case("update_130", 130, full),
             "step_vs_tfra": training.step_vs_tfra,
+            "sums": lambda full: embedding_sums.sums_case("sums", full),
             "bytes_per_row": lambda full: embedding_memory.bytes_case("bytes_per_row", full),
             "growth_peak": lambda full: embedding_memory.peak_case("growth_peak", full),
             "pause_growth": lambda full: embedding_pause.growth_case("pause_growth", full),

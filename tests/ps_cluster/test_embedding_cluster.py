@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 from ops.embedding import table_salt
 from ps_cluster.checkpoint.manifest import Shard, StoredTable
 from tests.ops.reference import initial_value, owner_of
-from tests.ps_cluster.add_client import PUSHES, THREADS
+from tests.ps_cluster.add_clients import added, go
 from tests.ps_cluster.ps_processes import START_SECONDS, running_ps, start
 from tests.ps_cluster.store_client import PUSH_DIM, PUSH_KEYS, PUSH_STEPS, RESHARD_STEPS, gradients_of
 from tests.ps_cluster.stores import SGD, groups_of_all, random_ids, rows_on_disk, save, shard_on_disk, store_of, train
@@ -53,11 +52,6 @@ def tables_of(told: list[dict]) -> list[StoredTable]:
         StoredTable(**{**one, "dims": tuple(one["dims"]), "shards": tuple(Shard(**shard) for shard in one["shards"])})
         for one in told
     ]
-
-
-def go(client: subprocess.Popen[str]) -> None:
-    client.stdin.write("go\n")
-    client.stdin.flush()
 
 
 def test_tables_move_between_numbers_of_ps_bit_for_bit(cluster: tuple, tmp_path: Path) -> None:
@@ -113,22 +107,4 @@ def test_two_workers_train_as_the_sum_of_both(cluster: tuple, tmp_path: Path) ->
 
 def test_processes_and_threads_that_add_to_the_same_rows_lose_nothing(cluster: tuple) -> None:
     ps, workers = cluster
-    arguments = [(ps[0], address, str(rank)) for rank, address in enumerate(workers[:2])]
-    clients = [start("-m", "tests.ps_cluster.add_client", *of_client) for of_client in arguments]
-    try:
-        for state in ("imported", "connected", "added"):
-            for client in clients:
-                assert client.stdout.readline() == f"{state}\n", client.stderr.read()
-                if state == "imported":
-                    go(client)
-            if state == "connected":
-                for client in clients:
-                    go(client)
-        for client in clients:
-            out, err = client.communicate("go\n", timeout=START_SECONDS)
-            total = float(len(clients) * THREADS * PUSHES)
-            assert (client.returncode, out) == (0, f"{total} {total}\n"), err
-    finally:
-        for client in clients:
-            client.kill()
-            client.communicate()
+    assert added(ps[0], workers, "ours", 100) == (800.0, 800.0)
