@@ -6,6 +6,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 
+MOST_SECONDS = 31_536_000
+"""Of a wait: a year. What waits, in the libraries below, knows no wait of any length."""
+
 
 class Failures(BaseModel):
     """What happens when a process of the job dies, and the limits of all waiting."""
@@ -26,11 +29,13 @@ class Failures(BaseModel):
     )
     wait_seconds: PositiveInt = Field(
         300,
+        le=MOST_SECONDS,
         description="Limit of a wait for another process: in a step, to be reached, to be back after a failure. A "
         "worker that waited longer names whom it waited for and ends with exit code 75: restart me.",
     )
     long_wait_seconds: PositiveInt = Field(
         3600,
+        le=MOST_SECONDS,
         description="Limit of waits for what may take long: counting rows, reading or finishing a checkpoint, "
         "evaluation. At least `wait_seconds`.",
     )

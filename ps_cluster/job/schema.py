@@ -8,7 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, NonNegativeI
 
 from models.config import ModelConfig
 from ps_cluster.job.export_schema import Export
-from ps_cluster.job.failures_schema import Failures
+from ps_cluster.job.failures_schema import MOST_SECONDS, Failures
 from ps_cluster.job.kubernetes_schema import Kubernetes
 from ps_cluster.job.planning_schema import Planning
 from ps_cluster.job.sampling_schema import Sampling, Time
@@ -62,7 +62,9 @@ class DataSection(_Section):
         "each once, for ever. Files get there whole, by renaming; names that begin with a dot or end in `.partial.orc` "
         "are left alone. Give this or `train`.",
     )
-    poll_seconds: PositiveFloat = Field(5.0, description="With `follow`: seconds between two looks at the folder.")
+    poll_seconds: PositiveFloat = Field(
+        5.0, le=MOST_SECONDS, description="With `follow`: seconds between two looks at the folder."
+    )
     idle_seconds: PositiveFloat | None = Field(
         None, description="With `follow`: training ends when no file has appeared for so long. Default: it never ends."
     )
@@ -284,6 +286,7 @@ class Checkpoint(_Section):
     )
     grace_seconds: PositiveFloat = Field(
         120.0,
+        le=MOST_SECONDS,
         description="When `ps-cluster train` gets SIGTERM or Ctrl-C, so long its workers have for a last checkpoint "
         "before they are killed; a second signal does not wait.",
     )
