@@ -71,7 +71,8 @@ def test_the_demo_job_completes_and_all_pods_end_by_themselves(tmp_path: Path) -
 
 def test_twenty_pods_are_killed_at_random_and_every_row_is_trained_exactly_once(tmp_path: Path) -> None:
     kills, between, rows_a_step = 20, 25, 2 * 64
-    rows = kills * between * rows_a_step
+    # Four times the steps that the kills are apart: an order takes its time while training goes on.
+    rows = 4 * kills * between * rows_a_step
     description = json.loads(json.dumps(chaos.JOB))
     description["name"] = "clicks"
     description["data"].update(train=["samples/train-*.orc"], test=["samples/test-*.orc"])
