@@ -17,7 +17,15 @@ import numpy as np
 
 from ps_cluster.errors import UserError
 from ps_cluster.export.bundle import BundleRows, replace_tables
-from ps_cluster.export.delta_format import MODEL, ChangedRows, Delta, changed_path, read_delta, removed_path
+from ps_cluster.export.delta_format import (
+    MODEL,
+    ChangedRows,
+    Delta,
+    changed_path,
+    read_delta,
+    removed_keys,
+    removed_path,
+)
 from ps_cluster.export.description import read_description, write_description
 from ps_cluster.export.model_card import set_sizes
 from ps_cluster.export.opened import open_model
@@ -69,6 +77,9 @@ def apply_to(base: str, delta_folder: str, delta: Delta, model: str) -> dict[str
     """Writes the version that a delta makes of `base` to the folder `model`; rows of each table."""
     shutil.copytree(os.path.join(delta_folder, MODEL), model, dirs_exist_ok=True)
     described = read_description(model)
+    if delta.tables.keys() != described.tables.keys():
+        expected, found = (", ".join(sorted(tables)) or "none" for tables in (described.tables, delta.tables))
+        raise UserError(f"{delta_folder}: expected changes of the model's tables ({expected}), found those of {found}")
 
     def tables() -> Iterator[tuple[str, OrderedRows]]:
         for name, change in delta.tables.items():
@@ -76,7 +87,8 @@ def apply_to(base: str, delta_folder: str, delta: Delta, model: str) -> dict[str
             # Of one row: that of unknown ids.
             unknown = BundleRows(os.path.join(delta_folder, MODEL), delta.form, delta.rows, name).unknown
             changed = ChangedRows(changed_path(delta_folder, name), change.changed, delta.rows, unknown)
-            yield name, MergedRows(before, changed, np.fromfile(removed_path(delta_folder, name), "<i8"), unknown)
+            removed = removed_keys(removed_path(delta_folder, name), change.removed)
+            yield name, MergedRows(before, changed, removed, unknown)
 
     sizes = replace_tables(model, delta.form, tables())
     write_description(model, described.with_sizes(sizes))

@@ -12,10 +12,10 @@ import os
 import zlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
-from pydantic import with_config
+from pydantic import Field, with_config
 
 from ps_cluster.errors import UserError
 from ps_cluster.export.description import Source
@@ -28,6 +28,8 @@ DELTA = "delta.json"
 MODEL = "model"
 FORMAT_VERSION = 1
 _READ_BYTES = 1 << 22
+
+Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
 
 
 @with_config(NO_OTHER_FIELDS)
@@ -44,8 +46,8 @@ class StoredFile:
 class TableChange:
     """How many rows of a table are new or other, and how many keys are gone."""
 
-    changed: int
-    removed: int
+    changed: Count
+    removed: Count
 
 
 @with_config(NO_OTHER_FIELDS)
@@ -54,8 +56,8 @@ class Delta:
     """base, version: numbers of the versions before and after; base_source, source: what they are of. files: all but
     this description, by their paths below the folder."""
 
-    base: int
-    version: int
+    base: Count
+    version: Count
     base_source: Source
     source: Source
     form: Form
@@ -121,7 +123,7 @@ def read_delta(folder: str) -> Delta:
 
 
 class ChangedRows:
-    """The changed rows of a table in a delta, as `OrderedRows`."""
+    """The changed rows of a table in a delta, as `OrderedRows`. UserError: its file holds others than so many."""
 
     def __init__(self, path: str, num_rows: int, row_type: RowType, unknown: Chunk):
         self.num_rows = num_rows
@@ -129,6 +131,7 @@ class ChangedRows:
         self.unknown = unknown
         self.width = unknown.values.shape[1]
         self._path = path
+        _check_size(path, num_rows, records_of(self.width, row_type).itemsize)
 
     def chunks(self) -> Iterator[Chunk]:
         """As many rows at a time as fill a chunk."""
@@ -138,6 +141,23 @@ class ChangedRows:
             count = min(at_once, self.num_rows - start)
             records = np.fromfile(self._path, dtype, count, offset=start * dtype.itemsize)
             yield chunk_of(records["key"], records["row"], records["scale"] if self.row_type == "int8" else None)
+
+
+def removed_keys(path: str, num_keys: int) -> np.ndarray:
+    """Keys of a table that are gone, int64 `[num_keys]`. UserError: their file holds others than so many."""
+    _check_size(path, num_keys, 8)
+    return np.fromfile(path, "<i8")
+
+
+def _check_size(path: str, count: int, record_bytes: int) -> None:
+    try:
+        found = os.path.getsize(path)
+    except OSError as error:
+        raise UserError(f"{path}: expected a file of the delta, found: {error.strerror}") from None
+    if found != count * record_bytes:
+        raise UserError(
+            f"{path}: expected {count} of {record_bytes} bytes each, as {DELTA} tells, found {found} bytes in all"
+        )
 
 
 def append_rows(file: Any, chunk: Chunk, row_type: RowType) -> None:

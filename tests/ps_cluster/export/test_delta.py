@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import threading
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -123,6 +125,35 @@ def test_a_damaged_delta_is_refused_and_changes_nothing(two_versions: tuple, tmp
     with pytest.raises(UserError, match=rf"{path.name}: (damaged|expected)"):
         served.apply(str(delta))
     assert served.version == 1 and sorted(os.listdir(parent)) == ["1", "delta-1-to-2"]
+
+
+@pytest.mark.parametrize("kind", ["changed", "removed"])
+@pytest.mark.parametrize("count", [-1, 1, 2**40, 2**70])
+def test_a_delta_whose_description_tells_another_number_of_rows_is_refused(
+    two_versions: tuple, tmp_path: Path, kind: str, count: int
+) -> None:
+    parent = copied(two_versions[1], tmp_path)
+    delta = Path(parent, "delta-1-to-2")
+    content = json.loads((delta / "delta.json").read_text())
+    del content["crc32"]
+    assert content["tables"]["user"]["changed"] > 1 and content["tables"]["user"]["removed"] == 0
+    content["tables"]["user"][kind] = count
+    crc = zlib.crc32(json.dumps(content).encode())
+    (delta / "delta.json").write_text(json.dumps({**content, "crc32": crc}))
+    with pytest.raises(UserError, match=rf"(delta.json: tables.user.{kind}|/user.(changed|removed)): expected "):
+        apply_delta(str(delta))
+    assert sorted(os.listdir(parent)) == ["1", "delta-1-to-2"]
+
+
+def test_a_delta_that_leaves_out_a_table_is_refused(two_versions: tuple, tmp_path: Path) -> None:
+    parent = copied(two_versions[1], tmp_path)
+    delta = Path(parent, "delta-1-to-2")
+    content = json.loads((delta / "delta.json").read_text())
+    del content["crc32"], content["tables"]["user"]
+    crc = zlib.crc32(json.dumps(content).encode())
+    (delta / "delta.json").write_text(json.dumps({**content, "crc32": crc}))
+    with pytest.raises(UserError, match=r"delta-1-to-2: expected changes of the model's tables \(.*user.*\), found"):
+        apply_delta(str(delta))
 
 
 def test_a_serving_process_moves_on_at_once_and_back(two_versions: tuple, tmp_path: Path) -> None:
