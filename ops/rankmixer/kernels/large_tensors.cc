@@ -22,8 +22,9 @@ using tensorflow::TensorShape;
 
 constexpr size_t kLargePage = size_t{2} << 20;
 constexpr size_t kLeastBytes = kLargePage;
-// A block is given back when this many others have been asked for since it was left: several steps of a deep stack.
-constexpr int64_t kMostIdle = 512;
+// A block is given back when this many tensors, small ones too, have been asked for since it was left: several steps
+// of a deep stack.
+constexpr int64_t kMostIdle = 4096;
 
 // Memory that begins with a page of 2 MiB; null if there is none.
 void* Map(size_t bytes) {
@@ -49,9 +50,8 @@ class BlockAllocator : public tensorflow::Allocator {
   std::string Name() override { return "ps_cluster_large_tensors"; }
 
   void* AllocateRaw(size_t, size_t bytes) override {
+    NoteAsked();
     tensorflow::mutex_lock lock(mutex_);
-    ++asked_;
-    GiveBack();
     // A block at most a quarter too large: a last batch that is smaller finds one, a vector does not take a matrix'.
     const size_t rounded = (bytes + kLargePage - 1) / kLargePage * kLargePage;
     const auto found = left_.lower_bound(rounded);
@@ -66,6 +66,13 @@ class BlockAllocator : public tensorflow::Allocator {
     if (block == nullptr) return nullptr;
     Use(block, rounded);
     return block;
+  }
+
+  // Of a tensor of any size: so large batches that are over leave nothing behind.
+  void NoteAsked() {
+    tensorflow::mutex_lock lock(mutex_);
+    ++asked_;
+    GiveBack();
   }
 
   void DeallocateRaw(void* block) override {
@@ -129,7 +136,10 @@ Status Allocate(DataType type, const TensorShape& shape, Tensor* tensor) {
 
 Status AllocateOutput(OpKernelContext* context, int index, const TensorShape& shape, Tensor** output) {
   const DataType type = context->expected_output_dtype(index);
-  if (!IsLarge(type, shape)) return context->allocate_output(index, shape, output);
+  if (!IsLarge(type, shape)) {
+    BlockAllocator::Instance()->NoteAsked();
+    return context->allocate_output(index, shape, output);
+  }
   Tensor tensor;
   TF_RETURN_IF_ERROR(Allocate(type, shape, &tensor));
   context->set_output(index, tensor);
@@ -138,7 +148,10 @@ Status AllocateOutput(OpKernelContext* context, int index, const TensorShape& sh
 }
 
 Status AllocateTemp(OpKernelContext* context, DataType type, const TensorShape& shape, Tensor* temp) {
-  if (!IsLarge(type, shape)) return context->allocate_temp(type, shape, temp);
+  if (!IsLarge(type, shape)) {
+    BlockAllocator::Instance()->NoteAsked();
+    return context->allocate_temp(type, shape, temp);
+  }
   return Allocate(type, shape, temp);
 }
 

@@ -67,24 +67,25 @@ def resident() -> int:
     return psutil.Process().memory_info().rss
 
 
-def resident_before_during_and_after_large_results(told: Connection) -> None:
+def resident_before_during_and_after_large_results(told: Connection, batch_after: int) -> None:
     options = BlockOptions()
     _, weights, _ = example(1, 4, 64, 64, options)
     of = BlockWeights(*(tf.constant(weights[name], tf.float32) for name in WEIGHTS))
-    small, large = (tf.zeros([batch, 4, 64]) for batch in (3_000, 98_304))
+    small, large = (tf.zeros([batch, 4, 64]) for batch in (batch_after, 98_304))
 
     def resident_after(tokens: tf.Tensor, steps: int) -> int:
         for _ in range(steps):
             rankmixer_block(tokens, of, options, keep=False)
         return resident()
 
-    told.send([resident_after(small, 300), resident_after(large, 3), resident_after(small, 300)])
+    told.send([resident_after(small, 1_500), resident_after(large, 3), resident_after(small, 1_500)])
 
 
-def test_memory_is_given_back_when_no_result_of_its_size_is_asked_for_any_more() -> None:
+@pytest.mark.parametrize("batch_after", [10, 3_000])
+def test_memory_is_given_back_when_no_result_of_its_size_is_asked_for_any_more(batch_after: int) -> None:
     fresh = multiprocessing.get_context("spawn")
     ours, theirs = fresh.Pipe()
-    process = fresh.Process(target=resident_before_during_and_after_large_results, args=(theirs,))
+    process = fresh.Process(target=resident_before_during_and_after_large_results, args=(theirs, batch_after))
     process.start()
     assert ours.poll(300), "nothing told within 300 s"
     before, during, after = ours.recv()
