@@ -29,8 +29,13 @@ def running_ps(count: int, clients: int, job: str | None = None) -> Iterator[tup
         ]
         try:
             for index, server in enumerate(servers):
-                line = server.stdout.readline()
-                assert line == f"ps {index} is ready at {ps[index]}\n", line
+                said = []
+                for line in server.stdout:
+                    said.append(line)
+                    if line == f"ps {index} is ready at {ps[index]}\n":
+                        break
+                else:
+                    raise AssertionError(f"ps {index} ended: {said} {server.stderr.read()}")
             yield ps, workers
         finally:
             for server in servers:

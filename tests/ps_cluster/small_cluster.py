@@ -146,13 +146,19 @@ class Run:
         """Command lines of all processes of this run, by process id; those that have ended are not among them."""
         return _processes(self.folder)
 
-    def pid_of(self, role: str, index: int) -> int:
-        """Process id of one role."""
+    def find(self, role: str, index: int) -> int | None:
+        """Process id of one role; None: it is not there."""
         place = json.dumps({"type": role, "index": index})
         for pid, line in self.processes().items():
             if f" -m ps_cluster {role} " in line and place in _environment(pid).get("TF_CONFIG", ""):
                 return pid
-        raise AssertionError(f"no {role} {index} among {self.processes()}")
+        return None
+
+    def pid_of(self, role: str, index: int) -> int:
+        """Process id of one role that is there."""
+        found = self.find(role, index)
+        assert found is not None, f"no {role} {index} among {self.processes()}"
+        return found
 
     def ports(self) -> list[int]:
         """All ports of the running cluster."""

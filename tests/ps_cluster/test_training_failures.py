@@ -134,7 +134,7 @@ def test_a_process_that_is_killed_while_the_others_wait_for_it_ends_the_run(
     start: Callable[..., Run], role: str, index: int
 ) -> None:
     run = start(**ENDLESS)
-    run.until(lambda: any(f" -m ps_cluster {role} " in line for line in run.processes().values()))
+    run.until(lambda: run.find(role, index) is not None)
     os.kill(run.pid_of(role, index), signal.SIGKILL)
     run.wait()
     assert run.status == 1
