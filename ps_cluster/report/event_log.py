@@ -98,9 +98,10 @@ class EventLog:
 
 def _ends_within_a_line(path: str) -> bool:
     with open(path, "rb") as file:
-        size_bytes = file.seek(0, os.SEEK_END)
-        file.seek(max(size_bytes - 1, 0))
-        return file.read() not in (b"", b"\n")
+        if file.seek(0, os.SEEK_END) == 0:  # also a device, which has no end
+            return False
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) != b"\n"
 
 
 def _head_of(path: str) -> bytes:
