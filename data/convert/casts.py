@@ -274,8 +274,8 @@ def _isolated(array: pa.Array, cast: Callable[[pa.Array], pa.Array], kind: pa.Da
     try:
         return cast(array), None
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        if len(array) == 1:
-            return pa.nulls(1, kind), np.ones(1, bool)
+        if len(array) <= 1:  # there may be no cast at all from a type: then an empty array fails too
+            return pa.nulls(len(array), kind), np.ones(len(array), bool)
     parts, masks = [], []
     for part in (array[: len(array) // 2], array[len(array) // 2 :]):
         values, wrong = _isolated(part, cast, kind)
