@@ -219,7 +219,7 @@ def test_a_killed_asynchronous_training_trains_each_row_once_an_epoch(tmp_path: 
     (resumed,) = again.events("resume")
     print(resumed)
     assert 0 < resumed["step"] <= max(losses_of(first))
-    assert resumed["rows_retrained"] > 0
+    assert resumed["rows_retrained"] > 0 or resumed["step"] == max(losses_of(first))
     assert_each_row_once_an_epoch(again)
 
 

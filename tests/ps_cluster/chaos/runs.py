@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
 from typing import Any
 
 from ps_cluster.train.last_step import LastStep
@@ -10,9 +14,11 @@ from tests.ps_cluster.small_cluster import Run
 
 ROWS = 320  # of an epoch of small_cluster's samples
 
+EVERY_STEPS = 10  # a checkpoint
+
 SMALL: dict[str, Any] = {
     "cluster__workers": 2,
-    "checkpoint__every_steps": 10,
+    "checkpoint__every_steps": EVERY_STEPS,
     "training__log_every_steps": 5,
     "data__test": [],
 }
@@ -21,6 +27,32 @@ SMALL: dict[str, Any] = {
 def last(run: Run) -> LastStep:
     """Of a run that has begun."""
     return last_told(run.output)
+
+
+@contextlib.contextmanager
+def halted_between_checkpoints(run: Run, checkpoints: int = 1) -> Iterator[int]:
+    """Worker 0 stands still inside, at the step that is yielded: some steps after a multiple of `EVERY_STEPS` and some
+    before the next one, with as many checkpoints written, so that a kill inside costs rows however fast steps are."""
+    pid = run.pid_of("worker", 0)
+
+    def go_on() -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+    def halts_there() -> bool:
+        if len(run.events("checkpoint")) < checkpoints:
+            return False
+        os.kill(pid, signal.SIGSTOP)
+        if 2 < last(run).step % EVERY_STEPS < EVERY_STEPS - 2:
+            return True
+        go_on()
+        return False
+
+    run.until(halts_there)
+    try:
+        yield last(run).step
+    finally:
+        go_on()
 
 
 def ended_well(run: Run, epochs: int) -> LastStep:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.ps_cluster.chaos.runs import SMALL, ended_well, last, restarted
+from tests.ps_cluster.chaos.runs import SMALL, ended_well, halted_between_checkpoints, last, restarted
 from tests.ps_cluster.small_cluster import Run
 
 EVERYONE = ["ps 0", "ps 1", "worker 0", "worker 1"]
@@ -16,11 +16,9 @@ EVERYONE = ["ps 0", "ps 1", "worker 0", "worker 1"]
 
 def kill(run: Run, role: str, index: int, checkpoints: int = 1) -> int:
     """Kills a process some steps after a checkpoint; returns the step."""
-    run.until(lambda: len(run.events("checkpoint")) >= checkpoints)
-    saved = run.events("checkpoint")[-1]["step"]
-    run.until(lambda: last(run).step > saved + 2)
-    os.kill(run.pid_of(role, index), signal.SIGKILL)
-    return last(run).step
+    with halted_between_checkpoints(run, checkpoints) as step:
+        os.kill(run.pid_of(role, index), signal.SIGKILL)
+    return step
 
 
 def kill_a_ps_of_a_job(start: Callable[..., Run], role: str, index: int) -> None:
