@@ -40,6 +40,7 @@ class Batch {
 struct Walk {
   int lines = 1;         // of a row
   bool changes = false;  // the rows will be written
+  bool bits = false;     // and each of them marked as changed
 };
 
 // Latches taken for items that lie behind one another; let go in the same order, at the latest by the destructor.
@@ -65,13 +66,14 @@ class HeldLatches {
   const BatchItem* let_go_;
 };
 
-// work(sub_table, item) for every item, under its sub-table's latch. Items move on in groups: their buckets on the way;
-// their rows and, by ahead(item), what else the work reads on the way; worked on. So the memory always has lines to
-// bring. Latches are taken in the order of sub-tables, for the items of these three groups.
-template <class Ahead, class Work>
+// work(sub_table, item, look(sub_table, item)) for every item, under its sub-table's latch. Items move on in groups: their
+// buckets on the way; their rows and, by ahead(item), what else the work reads on the way; looked at; worked on. So the
+// memory always has lines to bring, and looks wait for theirs together. Latches are taken in the order of sub-tables, for
+// the items of these three groups.
+template <class Ahead, class Look, class Work>
 [[gnu::always_inline]] inline void WalkItems(SubTable* subs, const SlabShape* shapes, const BatchItem* begin,
                                              const BatchItem* end, const Walk& walk, const Ahead& ahead,
-                                             const Work& work) {
+                                             const Look& look, const Work& work) {
   HeldLatches latches(subs, begin);
   const auto seek = [&](const BatchItem* from, const BatchItem* to) {
     PrefetchList<kPrefetchGroup> buckets;
@@ -96,7 +98,7 @@ template <class Ahead, class Work>
       });
     }
     rows.Ask();
-    if (walk.changes) bits.Ask();
+    if (walk.bits) bits.Ask();
   };
   const int64_t n = end - begin;
   const int64_t num_groups = (n + kPrefetchGroup - 1) / kPrefetchGroup;
@@ -107,11 +109,13 @@ template <class Ahead, class Work>
     fetch(at(g - 1), at(g));
     const BatchItem* next = at(g - 1);
     const BatchItem* item = g < 2 ? next : at(g - 2);
+    decltype(look(subs, *item)) seen[kPrefetchGroup];
+    for (int i = 0; i < next - item; ++i) seen[i] = look(&subs[item[i].sub], item[i]);
     for (int i = 0; i < kPrefetchGroup; ++i) {
       rows.AskRest(i, walk.lines);
       if (next + i < at(g)) ahead(next[i]);
       if (item + i >= next) continue;
-      work(&subs[item[i].sub], item[i]);
+      work(&subs[item[i].sub], item[i], seen[i]);
       latches.LetGo(item + i + 1);
     }
   }

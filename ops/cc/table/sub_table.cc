@@ -99,6 +99,7 @@ void SubTable::Clear() {
     slabs_[c].Clear();
   }
   index_.Clear();
+  ++version_;
   hot_keys_.Clear();
   removed_.clear();
   for (size_t s = 0; s < segments_.size(); ++s) {
@@ -125,6 +126,7 @@ void SubTable::InsertRow(int64_t key, uint64_t hash, int row_class, const RowMet
     ref = Create(key, hash, row_class);
   }
   if (ref == kNone) return;
+  restored_step_ = std::max(restored_step_, meta.last_step);
   char* const row = RowOf(ref);
   layout().SetMeta(row, meta);
   if (row_class == 0) return;
@@ -138,6 +140,7 @@ uint32_t SubTable::Create(int64_t key, uint64_t hash, int row_class) {
   if (number == kNone) return kNone;
   const uint32_t ref = RefOf(row_class, number);
   index_.Insert(hash, ref);
+  ++version_;
   slabs_[row_class].BitsOf(number)->dirty |= slabs_[row_class].Bit(number);
   HeaderOf(RowOf(ref))->key = key;
   return ref;
@@ -171,6 +174,7 @@ uint32_t SubTable::Move(uint64_t hash, uint32_t ref, int row_class, Scratch* scr
     }
   }
   index_.Replace(hash, ref, moved);
+  ++version_;
   slabs_[ClassOf(ref)].Free(NumberOf(ref));
   return moved;
 }
@@ -184,6 +188,7 @@ void SubTable::Drop(uint64_t hash, uint32_t ref) {
     hot_keys_.Forget(key, rules().expiry().Frequency(ClassOf(ref), meta, meta.last_step));
   }
   index_.Erase(hash, ref);
+  ++version_;
   slabs_[ClassOf(ref)].Free(NumberOf(ref));
   if (!rules().spec().track_removed) return;
   removed_.push_back(key);

@@ -50,6 +50,12 @@ struct Scratch {
   std::vector<int64_t> admitted;  // by the running push, of the sub-table in hand
 };
 
+// Where a look found a key: good until a row of the sub-table is made, moved or dropped, which changes its version.
+struct RowPlace {
+  uint32_t ref;  // kNone: absent
+  uint32_t version;
+};
+
 struct PushStep {
   Now now;
   StepConstants constants;
@@ -96,7 +102,14 @@ class alignas(64) SubTable {
     if (epoch_ != shared_->epoch) BeginSnapshot();
   }
 
-  void Push(const PushStep& step, int64_t key, uint64_t hash, uint32_t count, const float* gradient, Scratch* scratch);
+  // Before a push, of several keys in one go: what the push needs of a row's memory is on its way then.
+  RowPlace Look(int64_t key, uint64_t hash) const {
+    const uint32_t ref = Find(key, hash);
+    if (ref != kNone && !Marked(RowOf(ref))) Prefetch(slabs_[ClassOf(ref)].BitsOf(NumberOf(ref)));
+    return {ref, version_};
+  }
+  void Push(const PushStep& step, int64_t key, uint64_t hash, const RowPlace& place, uint32_t count,
+            const float* gradient, Scratch* scratch);
 
   // The plain hash table, on rows of the widest class. Values are of the table's type.
   void Insert(int64_t key, uint64_t hash, const char* values, Scratch* scratch);
@@ -143,6 +156,11 @@ class alignas(64) SubTable {
   const RowLayout& layout() const { return shared_->rules.layout(); }
   Segment& SegmentOf(int segment) { return segments_[segment >> rules().sub_bits()]; }
 
+  // Whether `BeforeChange` was called for a row since its bits last changed as a whole. Not of all such rows: the bits lie
+  // in a line of their own, and this spares most pushes the way there.
+  bool Marked(const char* row) const { return HeaderOf(row)->last_step > unmarked_up_to_; }
+  void Unmark();
+
   // Before a row or its header is written.
   void BeforeChange(uint32_t ref) {
     const RowSlabs& slabs = slabs_[ClassOf(ref)];
@@ -184,11 +202,14 @@ class alignas(64) SubTable {
 
   // What every look-up needs shares a cache line with the latch.
   uint32_t epoch_ = 0;
+  uint32_t version_ = 0;         // of the places of all rows
+  int64_t unmarked_up_to_ = -1;  // step
   BucketIndex index_;
   std::atomic<char**> bases_[kMostClasses] = {};  // of the slabs, by class
   std::unique_ptr<RowSlabs[]> slabs_;             // by class
   Shared* shared_ = nullptr;
   Now latest_;  // of all pushes
+  uint32_t restored_step_ = 0;  // newest of all rows that came as they were saved
   uint64_t random_ = 0;
   HotKeys hot_keys_;
   SubTableCounts counts_;

@@ -6,12 +6,12 @@
 
 namespace ps_cluster {
 
-void SubTable::Push(const PushStep& step, int64_t key, uint64_t hash, uint32_t count, const float* gradient,
-                    Scratch* scratch) {
+void SubTable::Push(const PushStep& step, int64_t key, uint64_t hash, const RowPlace& place, uint32_t count,
+                    const float* gradient, Scratch* scratch) {
   const Now now = step.now;
   latest_.step = std::max(latest_.step, now.step);
   latest_.hour = std::max(latest_.hour, now.hour);
-  uint32_t ref = Find(key, hash);
+  uint32_t ref = place.version == version_ ? place.ref : Find(key, hash);
   const Expiry& expiry = rules().expiry();
   if (ref != kNone && expiry.any()) {
     const ExpiryReason reason = expiry.Check(ClassOf(ref), layout().Meta(RowOf(ref)), now);
@@ -24,8 +24,8 @@ void SubTable::Push(const PushStep& step, int64_t key, uint64_t hash, uint32_t c
     Enter(step, key, hash, count, gradient, scratch);
     return;
   }
-  BeforeChange(ref);
   char* row = RowOf(ref);
+  if (!Marked(row)) BeforeChange(ref);
   RowMeta meta = layout().Meta(row);
   const uint32_t last_step = meta.last_step;
   meta.frequency = expiry.Add(ClassOf(ref), meta, now.step, count);
@@ -61,7 +61,7 @@ void SubTable::Push(const PushStep& step, int64_t key, uint64_t hash, uint32_t c
     }
   }
   // One that entered in this call comes again: its gradient was taken at the cold value too.
-  if (!scratch->admitted.empty() && last_step == now.step &&
+  if (!scratch->admitted.empty() && last_step >= now.step &&
       std::find(scratch->admitted.begin(), scratch->admitted.end(), key) != scratch->admitted.end()) {
     return;
   }

@@ -1,6 +1,8 @@
 // The rows as they were when a snapshot began, while they change.
 #include "ops/cc/table/sub_table.h"
 
+#include <algorithm>
+
 #include "ops/cc/table/pause.h"
 
 namespace ps_cluster {
@@ -10,8 +12,12 @@ constexpr int64_t kAsideRows = 256;  // of a block
 
 }  // namespace
 
+// All rows were updated at steps up to these, so that only changes from now on take one beyond.
+void SubTable::Unmark() { unmarked_up_to_ = std::max(latest_.step, restored_step_); }
+
 void SubTable::BeginSnapshot() {
   epoch_ = shared_->epoch;
+  Unmark();
   const bool delta = shared_->epoch_is_delta;
   for (int c = 0; c < layout().num_classes(); ++c) {
     slabs_[c].ForEachWord([delta](RowBits& bits) {
@@ -86,6 +92,7 @@ void SubTable::EndSnapshot() {
 }
 
 void SubTable::MarkSaved() {
+  Unmark();
   for (int c = 0; c < layout().num_classes(); ++c) {
     slabs_[c].ForEachWord([](RowBits& bits) { bits.dirty = 0; });
   }

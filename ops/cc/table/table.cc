@@ -26,7 +26,7 @@ using ChangeLock = std::shared_lock<Gate>;
 Walk WalkOver(int64_t bytes, bool changes) {
   Walk walk;
   walk.lines = static_cast<int>(bytes / 64 + 1);
-  walk.changes = changes;
+  walk.changes = walk.bits = changes;
   return walk;
 }
 
@@ -35,9 +35,14 @@ template <class Work>
 void WalkAll(TableCore* core, const Batch& batch, const Walk& walk, const Work& work) {
   const int subs = core->rules().num_sub_tables();
   const int from = static_cast<int>(core->turn.fetch_add(37, std::memory_order_relaxed) & (subs - 1));
-  const auto nothing = [](const BatchItem&) {};
-  WalkItems(core->subs.data(), core->shared.shapes, batch.begin(from), batch.end(subs), walk, nothing, work);
-  WalkItems(core->subs.data(), core->shared.shapes, batch.begin(0), batch.end(from), walk, nothing, work);
+  const auto walk_over = [&](const BatchItem* begin, const BatchItem* end) {
+    WalkItems(
+        core->subs.data(), core->shared.shapes, begin, end, walk, [](const BatchItem&) {},
+        [](SubTable*, const BatchItem&) { return 0; },
+        [&](SubTable* sub, const BatchItem& item, int) { work(sub, item); });
+  };
+  walk_over(batch.begin(from), batch.end(subs));
+  walk_over(batch.begin(0), batch.end(from));
 }
 
 // Copies embeddings as they are stored, zeros behind narrower ones.
@@ -175,7 +180,8 @@ void Table::Push(const int64_t* keys, const uint32_t* counts, const float* gradi
   const RowLayout& layout = rules.layout();
   const int width = rules.width();
   const PushStep step{now, rules.spec().optimizer.At(now.step, learning_rate, gradient_scale)};
-  const Walk walk = WalkOver(layout.of(layout.widest()).stride, true);
+  Walk walk = WalkOver(layout.of(layout.widest()).stride, true);
+  walk.bits = false;
   const int64_t gradient_bytes = int64_t{width} * sizeof(float);
   const ChangeLock changing(impl_->gate);
   const Batch batch(rules, keys, n);
@@ -187,15 +193,17 @@ void Table::Push(const int64_t* keys, const uint32_t* counts, const float* gradi
       const char* const gradient = reinterpret_cast<const char*>(gradients + int64_t{item.position} * width);
       for (int64_t at = 0; at < gradient_bytes; at += 64) Prefetch(gradient + at);
     };
-    const auto work = [&](SubTable* sub, const BatchItem& item) {
+    const auto look = [](SubTable* sub, const BatchItem& item) { return sub->Look(item.key, item.hash); };
+    const auto work = [&](SubTable* sub, const BatchItem& item, const RowPlace& place) {
       if (item.sub != sub_in_hand) {
         sub_in_hand = item.sub;
         scratch.admitted.clear();
       }
-      sub->Push(step, item.key, item.hash, counts[item.position], gradients + int64_t{item.position} * width,
-                &scratch);
+      sub->Push(step, item.key, item.hash, place, counts[item.position],
+                gradients + int64_t{item.position} * width, &scratch);
     };
-    WalkItems(impl_->subs.data(), impl_->shared.shapes, batch.begin(from), batch.end(to), walk, ahead, work);
+    WalkItems(impl_->subs.data(), impl_->shared.shapes, batch.begin(from), batch.end(to), walk, ahead, look,
+              work);
   };
   if (parallel == nullptr) {
     push(0, rules.num_sub_tables());

@@ -18,7 +18,7 @@
 
 namespace ps_cluster {
 
-// When something happens, as eviction measures it. Neither ever goes back.
+// When something happens, as eviction measures it. A push may be behind others: a row keeps the newest of its pushes.
 struct Now {
   uint32_t step = 0;  // counted from 1; 0: outside of training, which Pull takes as the newest step there was
   uint32_t hour = 0;  // event time in hours since 1970; 0: not known, which Pull takes as the newest hour there was

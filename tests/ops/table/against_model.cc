@@ -34,7 +34,13 @@ class Saves {
   Saves(const TableSpec& spec, Table* table, Model* model) : spec_(spec), table_(table), model_(model) {}
 
   void Turn(Random* random) {
-    if (snapshot_ == nullptr) {
+    if (snapshot_ == nullptr && (*random)() % 4 == 0) {
+      table_->MarkSaved();
+      saved_ = model_->rows;
+      model_->changed.clear();
+      model_->removed.clear();
+      has_base_ = true;
+    } else if (snapshot_ == nullptr) {
       Begin((*random)() % 3 != 0);
     } else if (!Step(1 + (*random)() % 60)) {
       End((*random)() % 8 != 0);
@@ -104,6 +110,28 @@ class Saves {
   std::vector<int64_t> removed_, gone_;
 };
 
+// Rows as if they had been saved, some of them at a step that is yet to come.
+void Restore(const Case& test, const std::vector<int64_t>& keys, Now now, Random* random, Table* table, Model* model) {
+  RowBlock block;
+  block.row_class = 1 + static_cast<int>((*random)() % test.spec.tiers.size());
+  const int dim = test.spec.tiers[block.row_class - 1].dim;
+  for (const int64_t key : std::set<int64_t>(keys.begin(), keys.end())) {
+    const float frequency = static_cast<float>(1 + (*random)() % 9);
+    RowMeta meta{now.step + static_cast<uint32_t>((*random)() % 4), static_cast<uint32_t>(frequency), 0};
+    if (model->decays()) std::memcpy(&meta.frequency, &frequency, sizeof(frequency));
+    block.keys.push_back(key);
+    block.meta.push_back(meta);
+    for (int j = 0; j < 2 * dim; ++j) {
+      const float value = static_cast<float>((*random)() % 17) - 8.0f;
+      const char* const bytes = reinterpret_cast<const char*>(&value);
+      block.rows.insert(block.rows.end(), bytes, bytes + sizeof(value));
+    }
+    model->changed.insert(key);
+  }
+  table->InsertRows(block);
+  TakeRows(test.spec, block, &model->rows);
+}
+
 void Compare(const Case& test, Table* table, const Model& model) {
   const ModelRows rows = AllRows(table);
   CHECK(rows.size() == model.rows.size(), << rows.size() << " " << model.rows.size());
@@ -151,8 +179,10 @@ void Run(const Case& test, int seed) {
     const uint64_t what = random() % 20;
     if (what < 9) {
       const Table::Parallel parallel = random() % 4 == 0 ? Table::Parallel(OnThreads) : nullptr;
-      table.Push(keys.data(), counts.data(), values.data(), n, now, 0.25f, parallel);
-      model.Push(keys, counts, values, now, 0.25f);
+      Now its = now;  // a worker may be behind the others
+      if (random() % 4 == 0) its.step -= std::min<uint32_t>(its.step - 1, random() % 3);
+      table.Push(keys.data(), counts.data(), values.data(), n, its, 0.25f, parallel);
+      model.Push(keys, counts, values, its, 0.25f);
       now.step += random() % 2;
       now.hour += random() % 8 == 0;
     } else if (what < 12) {
@@ -205,6 +235,8 @@ void Run(const Case& test, int seed) {
     } else if (what == 15 && test.plain) {
       table.Insert(keys.data(), n, values.data());
       for (int i = 0; i < n; ++i) model.Insert(keys[i], values.data() + i * width);
+    } else if (what == 16 && test.plain && random() % 2 == 0) {
+      Restore(test, keys, now, &random, &table, &model);
     } else if (what == 16 && test.plain) {
       const std::unique_ptr<bool[]> exists(new bool[n + 1]);
       for (int i = 0; i < n; ++i) exists[i] = random() % 2 == 0;
