@@ -128,7 +128,7 @@ def test_the_fused_op_in_evaluation_keeps_nothing_and_drops_nothing(experts, op)
 def test_auto_is_fused_where_there_is_a_kernel_and_off_is_not():
     for what, fields in {"block": {}, "experts": {"experts": {"count": 2}}}.items():
         assert choose(config(**fields)).fused and choose(config(fused="on", **fields)).fused
-        words = [f"fused {what} ({name})" for name in ("sse", "avx2", "avx512", "amx")]
+        words = [f"fused {what} ({name})" for name in ("sse", "avx2", "avx512", "avx512_bf16", "amx")]
         assert choose(config(**fields)).words in words
         off = choose(config(fused="off", **fields))
         assert not off.fused and off.words == f"composed {what}"

@@ -9,6 +9,7 @@
 
 #include "ops/rankmixer/block/gemm.h"
 #include "ops/rankmixer/block/gemm_pack.h"
+#include "ops/rankmixer/block/gemm_pack_pairs.h"
 #include "ops/rankmixer/block/simd.h"
 
 namespace ps_cluster {
@@ -18,7 +19,6 @@ namespace rankmixer {
 constexpr int64_t kAmxMostDepth = 1024;
 constexpr int64_t kAmxMostColumns = 512;
 constexpr int64_t kAmxMostRows = 256;
-constexpr int64_t kAmxTile = 512;  // numbers of a tile of a or b
 constexpr int64_t kAmxScratchBytes =
     2 * kAmxMostDepth * (kAmxMostColumns + kAmxMostRows) + 4 * (16 * kAmxMostDepth + 32 * 32);
 
@@ -28,53 +28,13 @@ struct AmxTileConfig {
   uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
 
-// Numbers of a row of any type as bits of bfloat16, up to `count` and then zeros.
-template <class V>
-PS_CLUSTER_INLINE typename V::H LoadBits(const MatrixView& from, int64_t at, int64_t count) {
-  if (from.type != Number::kBfloat16) return V::ToBfloat16(LoadAs<V>(from.data, from.type, at, count));
-  const uint16_t* const data = static_cast<const uint16_t*>(from.data) + at;
-  return count >= V::kLanes ? V::LoadShort(data) : V::LoadShortPart(data, static_cast<int>(count));
-}
-
-// Up to 32 numbers of a row of a matrix as it lies in memory, from column `column` on; zeros beyond `count`.
-template <class V>
-void StoreRowPart(const MatrixView& from, int64_t row, int64_t column, int64_t count, uint16_t* to) {
-  const int64_t at = row * from.stride + column;
-  V::StoreShort(to, LoadBits<V>(from, at, count));
-  V::StoreShort(to + 16, count > 16 ? LoadBits<V>(from, at + 16, count - 16) : typename V::H{});
-}
-
-// Transposes 16 x 16 words of 32 bits in place.
-template <class V>
-void TransposeWords(uint16_t* tile) {
-  typename V::F square[16];
-  for (int r = 0; r < 16; ++r) __builtin_memcpy(&square[r], tile + r * 32, 64);
-  Transpose<V>(square);
-  for (int r = 0; r < 16; ++r) __builtin_memcpy(tile + r * 32, &square[r], 64);
-}
-
-// Pairs of rows p, p + 1 interleaved: 16 rows of 16 pairs from 32 rows of 16 columns of a matrix as it lies in memory.
-template <class V>
-void StorePairs(const MatrixView& from, int64_t row, int64_t rows, int64_t column, int64_t columns, uint16_t* tile) {
-  using H = typename V::H;
-  using U = typename V::U;
-  for (int64_t p = 0; p < 32; p += 2) {
-    const int64_t at = (row + p) * from.stride + column;
-    const H even = p < rows ? LoadBits<V>(from, at, columns) : H{};
-    const H odd = p + 1 < rows ? LoadBits<V>(from, at + from.stride, columns) : H{};
-    const U low = __builtin_convertvector(even, U), high = __builtin_convertvector(odd, U);
-    const U pair = low | (high << 16);
-    __builtin_memcpy(tile + p * 16, &pair, 64);
-  }
-}
-
 // a [rows, depth] as tiles: those of 16 rows follow each other along the depth.
 template <class V>
 void PackAmxRows(const MatrixView& a, int64_t rows, int64_t depth, uint16_t* to) {
   const MatrixView plain = {a.data, a.stride, a.type, false};
   for (int64_t i = 0; i < rows; i += 16) {
     const int64_t high = rows - i < 16 ? rows - i : 16;
-    for (int64_t p = 0; p < depth; p += 32, to += kAmxTile) {
+    for (int64_t p = 0; p < depth; p += 32, to += kPairTile) {
       const int64_t wide = depth - p < 32 ? depth - p : 32;
       if (a.transposed) {
         StorePairs<V>(plain, p, wide, i, high, to);
@@ -92,30 +52,6 @@ void PackAmxRows(const MatrixView& a, int64_t rows, int64_t depth, uint16_t* to)
   }
 }
 
-// b [depth, columns] as tiles: those of 16 columns follow each other along the depth.
-template <class V>
-void PackAmxColumns(const MatrixView& b, int64_t depth, int64_t columns, uint16_t* to) {
-  const MatrixView plain = {b.data, b.stride, b.type, false};
-  for (int64_t j = 0; j < columns; j += 16) {
-    const int64_t wide = columns - j < 16 ? columns - j : 16;
-    for (int64_t p = 0; p < depth; p += 32, to += kAmxTile) {
-      const int64_t deep = depth - p < 32 ? depth - p : 32;
-      if (!b.transposed) {
-        StorePairs<V>(plain, p, deep, j, wide, to);
-        continue;
-      }
-      for (int64_t r = 0; r < 16; ++r) {
-        if (r < wide) {
-          StoreRowPart<V>(plain, j + r, p, deep, to + r * 32);
-        } else {
-          __builtin_memset(to + r * 32, 0, 64);
-        }
-      }
-      TransposeWords<V>(to);
-    }
-  }
-}
-
 // 32 x 32 sums over `tiles` tiles of depth, into `to` [32, 32]. The second tiles of a and b are `a_next` and `b_next`
 // numbers after the first; zero where there is none.
 template <class V>
@@ -124,7 +60,7 @@ void AmxSquare(const uint16_t* a, int64_t a_next, const uint16_t* b, int64_t b_n
   _tile_zero(1);
   _tile_zero(2);
   _tile_zero(3);
-  for (int64_t p = 0; p < tiles; ++p, a += kAmxTile, b += kAmxTile) {
+  for (int64_t p = 0; p < tiles; ++p, a += kPairTile, b += kPairTile) {
     _tile_loadd(4, a, 64);
     _tile_loadd(6, b, 64);
     _tile_dpbf16ps(0, 4, 6);
@@ -176,7 +112,7 @@ void MultiplyAmx(const Product& product, void* scratch) {
       const int64_t deep = product.k - p0 < depth ? product.k - p0 : depth;
       const int64_t tiles = (deep + 31) / 32;
       const bool add = product.accumulate || p0 > 0;
-      PackAmxColumns<V>(product.b.From(p0, j0), deep, columns, columns_block);
+      PackPairs<V>(product.b.From(p0, j0), deep, columns, columns_block);
       for (int64_t i0 = 0; i0 < product.m; i0 += height) {
         const int64_t rows = product.m - i0 < height ? product.m - i0 : height;
         PackAmxRows<V>(product.a.From(i0, p0), rows, deep, rows_block);
@@ -184,8 +120,8 @@ void MultiplyAmx(const Product& product, void* scratch) {
           const int64_t high = rows - i < 32 ? rows - i : 32;
           for (int64_t j = 0; j < columns; j += 32) {
             const int64_t wide = columns - j < 32 ? columns - j : 32;
-            AmxSquare<V>(rows_block + i / 16 * tiles * kAmxTile, high > 16 ? tiles * kAmxTile : 0,
-                         columns_block + j / 16 * tiles * kAmxTile, wide > 16 ? tiles * kAmxTile : 0, tiles, square);
+            AmxSquare<V>(rows_block + i / 16 * tiles * kPairTile, high > 16 ? tiles * kPairTile : 0,
+                         columns_block + j / 16 * tiles * kPairTile, wide > 16 ? tiles * kPairTile : 0, tiles, square);
             StoreSquare<V>(square, high, wide, add, product.c + (i0 + i) * product.c_stride + j0 + j,
                            product.c_stride);
           }

@@ -32,14 +32,15 @@ int64_t RowOffset(int64_t row, int64_t row3, int64_t row5) {
 }
 
 // c [rows, columns] from `depth` columns of a and a panel of b; `columns` is up to kVectors vectors, of which all but
-// the last are full. a's rows are `stride` numbers apart or, kPacked, packed.
+// the last are full. a's rows are `stride` numbers apart or, kPacked, packed. b's second vectors follow the first ones or,
+// where the processor multiplies pairs (a number is then one of them), make a panel of their own behind the first.
 template <class V, int kVectors, bool kPacked, int... kRow>
 void Tile(std::integer_sequence<int, kRow...>, const float* a, int64_t stride, const float* b, int64_t depth, float* c,
           int64_t c_stride, int columns, StoreKind kind) {
   using F = typename V::F;
   constexpr int kRows = sizeof...(kRow);
   constexpr int kLanes = V::kLanes;
-  constexpr int64_t kPanel = 2 * kLanes;
+  const int64_t second_panel = V::kPairs ? depth * kLanes : kLanes;
   F first[kRows], second[kRows];
   ((first[kRow] = F{}, second[kRow] = F{}), ...);
   if (kind != StoreKind::kStream) {
@@ -49,10 +50,10 @@ void Tile(std::integer_sequence<int, kRow...>, const float* a, int64_t stride, c
   const int64_t row = stride * static_cast<int64_t>(sizeof(float)), row3 = 3 * row, row5 = 5 * row;
   const char* low = reinterpret_cast<const char*>(a);
   const char* high = low + 7 * row;
-  for (int64_t p = 0; p < depth; ++p, b += kPanel) {
+  for (int64_t p = 0; p < depth; ++p, b += V::kPairs ? kLanes : 2 * kLanes) {
     const F b0 = V::Load(b);
     F b1;
-    if constexpr (kVectors > 1) b1 = V::Load(b + kLanes);
+    if constexpr (kVectors > 1) b1 = V::Load(b + second_panel);
     (([&] {
        float number;
        if constexpr (kPacked) {

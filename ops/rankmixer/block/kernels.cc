@@ -17,13 +17,22 @@ namespace ps_cluster {
 namespace rankmixer {
 namespace {
 
-// Whether the processor has tiles of bfloat16 numbers, and the system lets this process use them.
+// Whether the processor multiplies and adds pairs of bfloat16 numbers.
+bool HasPairs() {
+#ifdef __x86_64__
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & (1u << 5)) != 0;  // AVX512_BF16
+#else
+  return false;
+#endif
+}
+
+// Whether it has tiles of them, and the system lets this process use them.
 bool MayUseTiles() {
 #if defined(__x86_64__) && defined(__linux__) && defined(SYS_arch_prctl)
   constexpr unsigned kBfloat16 = 1u << 22, kTile = 1u << 24;
   unsigned a = 0, b = 0, c = 0, d = 0;
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kBfloat16) == 0 || (d & kTile) == 0) return false;
-  if (__get_cpuid_count(7, 1, &a, &b, &c, &d) == 0 || (a & (1u << 5)) == 0) return false;  // AVX512_BF16
   // The tiles' memory is so large that a process has to ask before it first touches them.
   constexpr long kRequestPermission = 0x1023, kTileData = 18;
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
@@ -33,10 +42,10 @@ bool MayUseTiles() {
 }
 
 const Kernels* Choose() {
-  const char* const names[] = {"sse", "avx2", "avx512", "amx"};
+  const char* const names[] = {"sse", "avx2", "avx512", "avx512_bf16", "amx"};
   const char* const wanted = std::getenv("PS_CLUSTER_ISA");
-  int most = 3;
-  for (int i = 0; i < 4; ++i) {
+  int most = 4;
+  for (int i = 0; i < 5; ++i) {
     if (wanted != nullptr && std::strcmp(wanted, names[i]) == 0) most = i;
   }
   const Kernels* chosen = BaselineKernels();
@@ -49,7 +58,9 @@ const Kernels* Choose() {
     return chosen;
   }
   if (const Kernels* kernels = Avx512Kernels()) chosen = kernels;
-  if (most < 3 || !MayUseTiles()) return chosen;
+  if (most < 3 || !HasPairs()) return chosen;
+  if (const Kernels* kernels = Avx512Bfloat16Kernels()) chosen = kernels;
+  if (most < 4 || !MayUseTiles()) return chosen;
   if (const Kernels* kernels = AmxKernels()) chosen = kernels;
 #endif
   return chosen;

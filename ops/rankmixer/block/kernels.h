@@ -68,10 +68,11 @@ struct Kernels {
 const Kernels* BaselineKernels();
 const Kernels* Avx2Kernels();
 const Kernels* Avx512Kernels();
+const Kernels* Avx512Bfloat16Kernels();
 const Kernels* AmxKernels();
 
 // The best table this processor runs, at most the one that the environment variable PS_CLUSTER_ISA names when the
-// first block is computed: sse, avx2, avx512 or amx.
+// first block is computed: sse, avx2, avx512, avx512_bf16 or amx.
 const Kernels& ChosenKernels();
 
 }  // namespace rankmixer

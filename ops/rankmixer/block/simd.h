@@ -36,6 +36,8 @@ PS_CLUSTER_VECTOR_TYPES(16);
 template <int kWidth>
 struct Simd {
   static constexpr int kLanes = kWidth;
+  // Whether `MultiplyAdd` takes lanes of its factors as pairs of bfloat16 numbers, and adds both products.
+  static constexpr bool kPairs = false;
   using F = typename VectorTypes<kWidth>::F;
   using I = typename VectorTypes<kWidth>::I;
   using U = typename VectorTypes<kWidth>::U;

@@ -58,7 +58,7 @@ def results(path: Path, *, threads: int = 1, isa: str | None = None) -> list[Res
     return found
 
 
-@pytest.mark.parametrize("isa", ["sse", "avx2", "avx512", "amx"])
+@pytest.mark.parametrize("isa", ["sse", "avx2", "avx512", "avx512_bf16", "amx"])
 def test_every_set_of_instructions_computes_the_experts(isa: str, tmp_path: Path) -> None:
     # On a processor without a set the next smaller one is tried again.
     for (shape, options, name), found in zip(CASES, results(tmp_path / "found.npz", isa=isa)):
