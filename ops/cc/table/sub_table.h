@@ -202,14 +202,14 @@ class alignas(64) SubTable {
 
   // What every look-up needs shares a cache line with the latch.
   uint32_t epoch_ = 0;
-  uint32_t version_ = 0;         // of the places of all rows
-  int64_t unmarked_up_to_ = -1;  // step
   BucketIndex index_;
   std::atomic<char**> bases_[kMostClasses] = {};  // of the slabs, by class
   std::unique_ptr<RowSlabs[]> slabs_;             // by class
   Shared* shared_ = nullptr;
-  Now latest_;  // of all pushes
-  uint32_t restored_step_ = 0;  // newest of all rows that came as they were saved
+  Now latest_;                   // of all pushes
+  uint32_t restored_step_ = 0;   // newest of all rows that came as they were saved
+  uint32_t version_ = 0;         // of the places of all rows
+  int64_t unmarked_up_to_ = -1;  // step
   uint64_t random_ = 0;
   HotKeys hot_keys_;
   SubTableCounts counts_;

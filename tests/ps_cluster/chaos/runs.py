@@ -33,26 +33,25 @@ def last(run: Run) -> LastStep:
 def halted_between_checkpoints(run: Run, checkpoints: int = 1) -> Iterator[int]:
     """Worker 0 stands still inside, at the step that is yielded: some steps after a multiple of `EVERY_STEPS` and some
     before the next one, with as many checkpoints written, so that a kill inside costs rows however fast steps are."""
-    pid = run.pid_of("worker", 0)
-
-    def go_on() -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGCONT)
+    halted: list[int] = []
 
     def halts_there() -> bool:
-        if len(run.events("checkpoint")) < checkpoints:
+        worker = run.find("worker", 0)
+        if worker is None or len(run.events("checkpoint")) < checkpoints:
             return False
-        os.kill(pid, signal.SIGSTOP)
+        os.kill(worker, signal.SIGSTOP)
         if 2 < last(run).step % EVERY_STEPS < EVERY_STEPS - 2:
+            halted.append(worker)
             return True
-        go_on()
+        os.kill(worker, signal.SIGCONT)
         return False
 
     run.until(halts_there)
     try:
         yield last(run).step
     finally:
-        go_on()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(halted[0], signal.SIGCONT)
 
 
 def ended_well(run: Run, epochs: int) -> LastStep:
