@@ -11,11 +11,11 @@ import numpy as np
 
 from ps_cluster.errors import RunError
 from ps_cluster.job.membership import Membership, port_of
-from ps_cluster.train.notes import NOTES, leave_note, wait_for_note
-from ps_cluster.train.reach import wait_until_reachable
+from ps_cluster.train.notes import NOTES, leave_note, wait_for_note, wait_for_rendezvous
 
 _LOOPBACK = {"localhost", "127.0.0.1"}
 _GLOO_LATER_SECONDS = 30
+_FORMED = "the ring has formed"
 
 
 class Ring:
@@ -95,14 +95,15 @@ def joined(membership: Membership, wait_seconds: float = 300.0) -> Iterator[Ring
         if membership.index == 0:
             ring._server = _serve_rendezvous(membership.rendezvous, hosts)
         else:  # Horovod itself gives up after a few refused connections, by aborting the process
-            me = f"worker {membership.index}"
-            wait_until_reachable("worker 0's rendezvous", membership.rendezvous, me, wait_seconds)
+            wait_for_rendezvous(membership, _FORMED, wait_seconds)
     import horovod.tensorflow as hvd
 
     try:
         hvd.init()
     except Exception as error:
         raise RunError(f"worker {membership.index}: could not join the other workers' ring: {error}") from error
+    if ring._server is not None:
+        leave_note(membership, _FORMED)
     try:
         yield ring
     finally:

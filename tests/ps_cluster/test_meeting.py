@@ -13,7 +13,7 @@ from ps_cluster.errors import RunError
 from ps_cluster.job.membership import Membership
 from ps_cluster.launch.ports import reserved_addresses
 from ps_cluster.train.collective import _serve_rendezvous
-from ps_cluster.train.notes import leave_note, wait_for_note
+from ps_cluster.train.notes import leave_note, wait_for_note, wait_for_rendezvous
 from ps_cluster.train.reach import wait_until_reachable
 
 
@@ -61,6 +61,44 @@ def test_waiting_for_a_note_in_vain_names_it(rendezvous: str) -> None:
 def test_a_rendezvous_that_is_gone_is_named(address: str) -> None:
     with pytest.raises(RunError, match=r"worker 1: worker 0's rendezvous is gone: .*refused"):
         wait_for_note(member(address), "worker 0 is connected", 60)
+
+
+def test_a_ring_that_has_formed_is_not_joined_but_the_next_one(address: str) -> None:
+    formed = "the ring has formed"
+    found = threading.Event()
+
+    def join() -> None:
+        wait_for_rendezvous(member(address), formed, 60)
+        found.set()
+
+    worker = threading.Thread(target=join)
+    worker.start()
+    assert not found.wait(0.3)  # nobody serves yet
+    former = _serve_rendezvous(address, ["127.0.0.1", "127.0.0.1"])
+    leave_note(member(address, 0), formed)
+    # The worker may have come between the two; a second one can not.
+    second = threading.Thread(target=wait_for_rendezvous, args=(member(address), formed, 60))
+    second.start()
+    second.join(0.5)
+    assert second.is_alive()
+    former.shutdown()
+    former.server_close()
+    second.join(0.5)
+    assert second.is_alive()
+    next_one = _serve_rendezvous(address, ["127.0.0.1", "127.0.0.1"])
+    second.join(30)
+    worker.join(30)
+    assert not second.is_alive() and found.is_set()
+    next_one.shutdown()
+    next_one.server_close()
+
+
+def test_waiting_in_vain_for_the_ring_of_before_to_end_is_told(rendezvous: str) -> None:
+    leave_note(member(rendezvous, 0), "formed")
+    with pytest.raises(RunError, match=r"worker 1: waited 0\.2 s for worker 0 to leave the ring of before"):
+        wait_for_rendezvous(member(rendezvous), "formed", 0.2)
+    with pytest.raises(RunError, match=r"worker 1: worker 0's rendezvous at .* did not answer within 0 s: .*refused"):
+        wait_for_rendezvous(member("127.0.0.1:9"), "formed", 0)
 
 
 def test_a_single_worker_leaves_no_note() -> None:
