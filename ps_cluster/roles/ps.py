@@ -17,6 +17,7 @@ from ps_cluster.job.membership import Membership
 from ps_cluster.launch.pdeathsig import die_with_launcher
 from ps_cluster.launch.ports import listen_error
 from ps_cluster.quiet import drop_held_output, held_output, import_tensorflow
+from ps_cluster.roles.probes import probe_connections
 
 
 def load_own_ops() -> None:
@@ -64,6 +65,7 @@ def run_ps(
         _check_port(membership)
         raise RunError(f"ps {membership.index}: cannot serve at {membership.address}: {error.message}") from None
     serve()
+    probe_connections()
     told_to_end = Event()
     if until is not None:
         signal.signal(signal.SIGTERM, lambda signum, frame: told_to_end.set())

@@ -24,6 +24,7 @@ from ps_cluster.job.membership import Membership
 from ps_cluster.job.resolve import JobFile
 from ps_cluster.launch.pdeathsig import PARENT_VARIABLE
 from ps_cluster.roles.evaluation import evaluate_session
+from ps_cluster.roles.probes import probe_connections
 from ps_cluster.roles.readable import readable_errors
 from ps_cluster.roles.telling import Teller
 from ps_cluster.roles.until_done import tell_done
@@ -91,6 +92,7 @@ def run_worker(
     limits = job_file.job.failures
     watchdog = Watchdog(membership, limits)
     serve_figures(job_file, membership, figures, lambda: figures.health(watchdog.wait()))
+    probe_connections()
     with (
         Teller(job_file, stream, told, figures) as teller,
         contextlib.ExitStack() as files,
