@@ -66,10 +66,10 @@ class HeldLatches {
   const BatchItem* let_go_;
 };
 
-// work(sub_table, item, look(sub_table, item)) for every item, under its sub-table's latch. Items move on in groups: their
-// buckets on the way; their rows and, by ahead(item), what else the work reads on the way; looked at; worked on. So the
-// memory always has lines to bring, and looks wait for theirs together. Latches are taken in the order of sub-tables, for
-// the items of these three groups.
+// work(sub_table, item, look(sub_table, item)) for every item, under its sub-table's latch. Items move on in groups:
+// their buckets on the way; their rows and, by ahead(item), what else the work reads on the way; looked at; worked on.
+// So the memory always has lines to bring, and looks wait for theirs together. Latches are taken in the order of
+// sub-tables, for the items of these three groups.
 template <class Ahead, class Look, class Work>
 [[gnu::always_inline]] inline void WalkItems(SubTable* subs, const SlabShape* shapes, const BatchItem* begin,
                                              const BatchItem* end, const Walk& walk, const Ahead& ahead,

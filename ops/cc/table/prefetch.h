@@ -18,8 +18,8 @@ inline void Prefetch(const void* at) {
 // Keys whose lines are asked for at once. A prefetch waits until its page is found, which takes as long as the line
 // where the table is far bigger than what the processor keeps of the page tables; several wait together only when they
 // lie close behind one another in the program. So a walk first writes down what a group of keys needs and then asks for
-// it in a loop of nothing else. Fewer keys leave the memory idle while rows are copied; many more ask for more lines than
-// a core can wait for, which on the processors tried begins between ten and twenty-four.
+// it in a loop of nothing else. Fewer keys leave the memory idle while rows are copied; many more ask for more lines
+// than a core can wait for, which on the processors tried begins between ten and twenty-four.
 constexpr int kPrefetchGroup = 12;
 
 template <int kMost>

@@ -156,8 +156,8 @@ class alignas(64) SubTable {
   const RowLayout& layout() const { return shared_->rules.layout(); }
   Segment& SegmentOf(int segment) { return segments_[segment >> rules().sub_bits()]; }
 
-  // Whether `BeforeChange` was called for a row since its bits last changed as a whole. Not of all such rows: the bits lie
-  // in a line of their own, and this spares most pushes the way there.
+  // Whether `BeforeChange` was called for a row since its bits last changed as a whole. Not of all such rows: the bits
+  // lie in a line of their own, and this spares most pushes the way there.
   bool Marked(const char* row) const { return HeaderOf(row)->last_step > unmarked_up_to_; }
   void Unmark();
 

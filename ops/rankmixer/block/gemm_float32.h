@@ -32,8 +32,8 @@ int64_t RowOffset(int64_t row, int64_t row3, int64_t row5) {
 }
 
 // c [rows, columns] from `depth` columns of a and a panel of b; `columns` is up to kVectors vectors, of which all but
-// the last are full. a's rows are `stride` numbers apart or, kPacked, packed. b's second vectors follow the first ones or,
-// where the processor multiplies pairs (a number is then one of them), make a panel of their own behind the first.
+// the last are full. a's rows are `stride` numbers apart or, kPacked, packed. b's second vectors follow the first ones
+// or, where the processor multiplies pairs (a number is then one of them), make a panel of their own behind the first.
 template <class V, int kVectors, bool kPacked, int... kRow>
 void Tile(std::integer_sequence<int, kRow...>, const float* a, int64_t stride, const float* b, int64_t depth, float* c,
           int64_t c_stride, int columns, StoreKind kind) {
