@@ -18,7 +18,9 @@ _ROWS = 10_000_000
 _FEWER_ROWS = 2_000_000
 """Of the widest rows, which TFRA's table holds one by one and takes minutes to fill; `--full` has all."""
 _REPEATS = {False: 5, True: 15}
-_BATCHES = 40
+_FINDS = 160
+"""Batches of a run. Look-ups are cheap: 40 batches take 15 ms, which one interruption of the core can double."""
+_UPDATES = 40
 _COPIED_BYTES = 2**30
 """Of the array that stands for plain memory: far beyond the caches is enough."""
 
@@ -29,7 +31,7 @@ def find_case(case: str, width: int, full: bool) -> Result:
     ours, theirs = Ours(width), Theirs(width, rows)
     fill(ours.insert, rows, width)
     fill(theirs.insert, rows, width)
-    keys = [tf.constant(random.integers(0, rows, BATCH)) for _ in range(_BATCHES)]
+    keys = [tf.constant(random.integers(0, rows, BATCH)) for _ in range(_FINDS)]
     slab, out = _plain_memory(rows, width), np.empty((BATCH, width), np.float32)
     positions = [one.numpy() % len(slab) for one in keys]
     costs = _in_turn(
@@ -46,7 +48,7 @@ def find_case(case: str, width: int, full: bool) -> Result:
         np.array_equal(table.find(keys[0]).numpy(), expected) and not table.find(absent).numpy().any()
         for table in (ours, theirs)
     )
-    return _result(case, f"find, rows of {width} float32", rows, costs, _REPEATS[full], equal, "copy")
+    return _result(case, f"find, rows of {width} float32", rows, costs, _FINDS, equal, "copy")
 
 
 def update_case(case: str, width: int, full: bool) -> Result:
@@ -56,7 +58,7 @@ def update_case(case: str, width: int, full: bool) -> Result:
     _fill_with_zeros(theirs.insert, rows, width)
     _fill_with_zeros(ours.insert, rows, dim)
     update = theirs.adam()
-    keys = [random.choice(rows, BATCH, replace=False) for _ in range(_BATCHES)]
+    keys = [random.choice(rows, BATCH, replace=False) for _ in range(_UPDATES)]
     gradients = tf.constant(random.normal(size=(BATCH, dim)), tf.float32)
     requests = [ours.request(one, 1) for one in keys]
     # Both sides see the keys in the order of the request, so that each key has the same gradient.
@@ -86,7 +88,7 @@ def update_case(case: str, width: int, full: bool) -> Result:
     moved = np.abs(ours.find(some).numpy()).max()
     equal = bool(difference <= 1e-6 and moved > 0)
     about = f"a step of Adam on rows of {width} float32 (embedding {dim}, m, v)"
-    return _result(case, about, rows, costs, _REPEATS[full], equal, "copy out and back")
+    return _result(case, about, rows, costs, _UPDATES, equal, "copy out and back")
 
 
 def _each(find: Callable[[tf.Tensor], tf.Tensor], keys: list[tf.Tensor]) -> None:
@@ -121,9 +123,9 @@ def _in_turn(sides: dict[str, Callable[[], object]], repeats: int) -> dict[str, 
 
 
 def _result(
-    case: str, about: str, rows: int, costs: dict[str, list[float]], repeats: int, equal: bool, copy: str
+    case: str, about: str, rows: int, costs: dict[str, list[float]], batches: int, equal: bool, copy: str
 ) -> Result:
-    keys = BATCH * _BATCHES
+    keys = BATCH * batches
     rates = {name: keys / statistics.median(found) for name, found in costs.items()}
     ratio = statistics.median(theirs / ours for ours, theirs in zip(costs["ours"], costs["theirs"]))
     share = statistics.median(copied / ours for ours, copied in zip(costs["ours"], costs["copy"]))
@@ -135,7 +137,7 @@ def _result(
         ratio=ratio,
         answers_equal=equal,
         compared=(
-            f"{about}: {rows:,} rows in the table, batches of {BATCH:,} random keys, {repeats} repeats of {_BATCHES} "
+            f"{about}: {rows:,} rows in the table, batches of {BATCH:,} random keys, {len(costs['ours'])} repeats of {batches} "
             f"batches in turn: the native table against TFRA's cuckoo table through its Python ops; "
             f"{share:.2f} of the rate of NumPy's {copy} of random rows of the same bytes "
             f"({rates['copy']:,.0f} rows/CPU-s)"

@@ -20,10 +20,10 @@ Batch::Batch(const TableRules& rules, const int64_t* keys, int64_t n) : items_(s
   const int subs = rules.num_sub_tables();
   starts_.assign(subs + 2, 0);
   // Counts two places on, so that the second walk moves each count to where the next sub-table starts.
-  for (int64_t i = 0; i < n; ++i) ++starts_[rules.PlaceOf(keys[i]).sub + 2];
+  for (int64_t i = 0; i < n; ++i) ++starts_[rules.placement().Of(keys[i]).sub + 2];
   for (int s = 2; s < subs + 2; ++s) starts_[s] += starts_[s - 1];
   for (int64_t i = 0; i < n; ++i) {
-    const Place place = rules.PlaceOf(keys[i]);
+    const Place place = rules.placement().Of(keys[i]);
     items_[starts_[place.sub + 1]++] = BatchItem{place.hash, keys[i], static_cast<uint32_t>(i), place.sub};
   }
 }

@@ -14,11 +14,9 @@ constexpr double kGrowth = 1.25;
 
 alignas(64) Bucket empty_bucket = {};
 
-int Log2(int64_t n) { return 63 - __builtin_clzll(static_cast<uint64_t>(n)); }
-
 }  // namespace
 
-BucketIndex::Directory BucketIndex::empty_directory_ = {0, 0, {&empty_bucket}};
+BucketIndex::Directory BucketIndex::empty_directory_ = {0, {&empty_bucket}};
 
 BucketIndex::BucketIndex() : directory_(&empty_directory_) {}
 
@@ -26,7 +24,7 @@ BucketIndex::~BucketIndex() { Release(); }
 
 void BucketIndex::Init(Arena* arena) {
   arena_ = arena;
-  chunk_shift_ = Log2(arena->unit_bytes() / static_cast<int64_t>(sizeof(Bucket)));
+  chunk_shift_ = ChunkShift(arena->unit_bytes());
 }
 
 void BucketIndex::Insert(uint64_t hash, uint32_t ref) {
@@ -119,7 +117,6 @@ void BucketIndex::Publish(const std::vector<Bucket*>& chunks, uint32_t buckets) 
   if (memory == nullptr) throw std::bad_alloc();
   Directory* const directory = new (memory) Directory;
   directory->buckets = buckets;
-  directory->chunk_shift = chunk_shift_;
   std::copy(chunks.begin(), chunks.end(), directory->chunks);
   buckets_ = buckets;
   directory_.store(directory, std::memory_order_release);

@@ -39,8 +39,8 @@ struct alignas(64) Bucket {
 static_assert(sizeof(Bucket) == 64, "a bucket is one cache line");
 
 // Of a 64-bit hash the lowest 8 bits give the tag and the 32 above them the bucket; the topmost 24 are free for the
-// choice of the sub-table. Changes need the sub-table's latch. `HomeOf` and `Match` may run beside them and then give
-// any references, without ever leaving the index's memory.
+// choice of the sub-table. Changes need the sub-table's latch. `HomeOf`, `Match` and `GuessBeside` may run beside them
+// and then give any references, without ever leaving the index's memory.
 class BucketIndex {
  public:
   static constexpr uint32_t kNone = 0xffffffff;
@@ -56,15 +56,37 @@ class BucketIndex {
   int64_t size() const { return size_; }
 
   // Where the search for a hash begins.
-  const Bucket* HomeOf(uint64_t hash) const {
+  const Bucket* HomeOf(uint64_t hash) const { return HomeOf(hash, chunk_shift_); }
+  // With `ChunkShift` of the arena's units, for who looks into many of its indices.
+  const Bucket* HomeOf(uint64_t hash, int chunk_shift) const {
     const Directory* directory = directory_.load(std::memory_order_acquire);
-    return directory->At(Home(hash, directory->buckets));
+    return directory->At(Home(hash, directory->buckets), chunk_shift);
+  }
+  static int ChunkShift(int64_t unit_bytes) {
+    return 63 - __builtin_clzll(static_cast<uint64_t>(unit_bytes) / sizeof(Bucket));
   }
   // The first reference in a bucket that may be the key's, or kNone, and then whether it may lie in another one.
   static uint32_t Match(const Bucket* bucket, uint64_t hash, bool* elsewhere) {
     const uint32_t mask = bucket->Match(Tag(hash));
     *elsewhere = bucket->passed != 0;
     return mask != 0 ? bucket->refs[__builtin_ctz(mask)] : kNone;
+  }
+
+  // guess(ref) for the references that may be the key's, until one is refused. Whether these are all of them.
+  template <class Guess>
+  bool GuessBeside(uint64_t hash, const Guess& guess) const {
+    const uint8_t tag = Tag(hash);
+    const Directory* const directory = directory_.load(std::memory_order_acquire);
+    uint32_t b = Home(hash, directory->buckets);
+    for (int bucket_number = 0; bucket_number < kMostBuckets; ++bucket_number) {
+      const Bucket* const bucket = directory->At(b, chunk_shift_);
+      for (uint32_t mask = bucket->Match(tag); mask != 0; mask &= mask - 1) {
+        if (!guess(bucket->refs[__builtin_ctz(mask)])) return false;
+      }
+      if (bucket->passed == 0) return true;
+      b = b + 1 >= directory->buckets ? 0 : b + 1;
+    }
+    return false;
   }
 
   // guess(ref) for every reference that may be the key's.
@@ -103,12 +125,14 @@ class BucketIndex {
   // The chunks of an index of one size; never changed once it is seen.
   struct Directory {
     uint32_t buckets = 0;
-    uint32_t chunk_shift = 0;  // buckets of a unit of the arena
-    Bucket* chunks[1];         // as many as there are
+    Bucket* chunks[1];  // as many as there are
 
-    Bucket* At(uint32_t b) const { return chunks[b >> chunk_shift] + (b & ((uint32_t{1} << chunk_shift) - 1)); }
+    Bucket* At(uint32_t b, int chunk_shift) const {
+      return chunks[b >> chunk_shift] + (b & ((uint32_t{1} << chunk_shift) - 1));
+    }
   };
   static Directory empty_directory_;  // one bucket that stays empty
+  static constexpr int kMostBuckets = 8;  // of a search beside changes, which may make it go in circles
 
   static uint8_t Tag(uint64_t hash) {
     const uint8_t tag = static_cast<uint8_t>(hash);
@@ -118,7 +142,7 @@ class BucketIndex {
     return static_cast<uint32_t>(((hash >> 8 & 0xffffffff) * buckets) >> 32);
   }
   uint32_t Next(uint32_t b) const { return b + 1 >= buckets_ ? 0 : b + 1; }
-  Bucket* At(uint32_t b) const { return directory_.load(std::memory_order_relaxed)->At(b); }
+  Bucket* At(uint32_t b) const { return directory_.load(std::memory_order_relaxed)->At(b, chunk_shift_); }
   uint32_t unit() const { return uint32_t{1} << chunk_shift_; }
   uint32_t NextBuckets() const;
   void Publish(const std::vector<Bucket*>& chunks, uint32_t buckets);
@@ -128,7 +152,7 @@ class BucketIndex {
 
   std::atomic<Directory*> directory_;
   uint32_t buckets_ = 0;
-  int chunk_shift_ = 0;
+  int chunk_shift_ = 0;  // buckets of a unit of the arena
   int64_t size_ = 0;
   int64_t limit_ = 0;
   Arena* arena_ = nullptr;

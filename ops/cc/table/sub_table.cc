@@ -212,7 +212,7 @@ void SubTable::Evict(uint32_t ref, int64_t* count) {
       }
     }
   }
-  Drop(TableRules::IndexHash(key), ref);
+  Drop(Placement::IndexHash(key), ref);
 }
 
 int64_t SubTable::Sweep(Now now, int64_t rows, uint32_t* cursor) {
@@ -262,7 +262,7 @@ void SubTable::GrowIndex() {
   entries.reserve(index_.size());
   for (int c = 0; c < layout().num_classes(); ++c) {
     for (uint32_t row = 0; (row = slabs_[c].Next(row, &RowBits::live)) != kNone; ++row) {
-      entries.emplace_back(TableRules::IndexHash(HeaderOf(slabs_[c].At(row))->key), RefOf(c, row));
+      entries.emplace_back(Placement::IndexHash(HeaderOf(slabs_[c].At(row))->key), RefOf(c, row));
     }
   }
   index_.Grow(entries);

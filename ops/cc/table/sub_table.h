@@ -78,9 +78,14 @@ class alignas(64) SubTable {
 
   // --- Rows ------------------------------------------------------------------------------------------------------
   const Bucket* Home(uint64_t hash) const { return index_.HomeOf(hash); }
-  // With the row class' shape. Without the latch only for a reference that was there when this began.
-  const char* RowOf(const SlabShape& shape, uint32_t ref) const {
-    return shape.At(bases_[ClassOf(ref)].load(std::memory_order_acquire), NumberOf(ref));
+  const Bucket* Home(uint64_t hash, int chunk_shift) const { return index_.HomeOf(hash, chunk_shift); }
+  template <class Guess>
+  bool GuessBeside(uint64_t hash, const Guess& guess) const {
+    return index_.GuessBeside(hash, guess);
+  }
+  // With the reference's class and its shape. Without the latch only for a reference that was there when this began.
+  const char* RowOf(const SlabShape& shape, int row_class, uint32_t ref) const {
+    return shape.At(bases_[row_class].load(std::memory_order_acquire), NumberOf(ref));
   }
 
   // guess(row, bits) for the rows that may be the key's, with what a change touches beside them.

@@ -79,7 +79,11 @@ void ReadAll(TableCore* core, const int64_t* keys, int64_t n, const Copy& copy, 
   left.resize(n);  // it takes reading beside a change for an error, whatever is then done with it
   std::iota(left.begin(), left.end(), 0);
 #else
-  ReadUnlatched(core, keys, n, walk.lines, copy, done, &left);
+  if (layout.widest() == 1 && core->rules().admission() != AdmissionKind::kExact) {
+    ReadUnlatched<true>(core, keys, n, walk.lines, copy, done, &left);
+  } else {
+    ReadUnlatched<false>(core, keys, n, walk.lines, copy, done, &left);
+  }
 #endif
   if (left.empty()) return;
   std::vector<int64_t> left_keys(left.size());
@@ -383,7 +387,7 @@ void Table::MarkSaved() {
 std::vector<int64_t> Table::TakeEvicted() { return impl_->shared.evicted.TakeAll(); }
 
 bool Table::Look(int64_t key, int* row_class, RowMeta* meta) const {
-  const Place place = impl_->rules().PlaceOf(key);
+  const Place place = impl_->rules().placement().Of(key);
   SubTable& sub = impl_->subs[place.sub];
   const LatchLock lock(sub.latch);
   const uint32_t ref = sub.Find(key, place.hash);

@@ -86,9 +86,10 @@ TableRules::TableRules(TableSpec spec)
     Expect(sub_table_budget_ >= least, "eviction.max_bytes", "at least " + std::to_string(least),
            spec_.eviction.max_bytes);
   }
-  sub_mask_ = (uint64_t{1} << sub_bits_) - 1;
-  by_segment_ = admission_ == AdmissionKind::kBloom;
-  if (by_segment_) {
+  placement_.sub_mask = (uint64_t{1} << sub_bits_) - 1;
+  placement_.by_segment = admission_ == AdmissionKind::kBloom;
+  placement_.salt = spec_.salt;
+  if (placement_.by_segment) {
     bloom_ = MakeBloomShape(spec_.admission.bloom_capacity, spec_.admission.bloom_error, spec_.admission.threshold);
   }
 }

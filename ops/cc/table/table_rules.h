@@ -18,6 +18,23 @@ struct Place {
   uint32_t sub;   // the sub-table
 };
 
+// Where keys lie. In a loop, use a copy: what it reads then stays in registers.
+struct Placement {
+  uint64_t sub_mask = 0;
+  bool by_segment = false;
+  int64_t salt = 0;
+
+  // Not the routing hash: one PS has a range of that, which would fill a part of the buckets only.
+  static uint64_t IndexHash(int64_t key) { return Mix64(static_cast<uint64_t>(key) * 0x9e3779b97f4a7c15ULL); }
+  Place Of(int64_t key) const {
+    const uint64_t hash = IndexHash(key);
+    // The counters of a Bloom filter's segment are under one latch and taken in one order, so all ids of a segment
+    // are in one sub-table.
+    const uint64_t choice = by_segment ? static_cast<uint64_t>(BloomSegmentOf(HashKey(key, salt))) : hash >> 40;
+    return Place{hash, static_cast<uint32_t>(choice & sub_mask)};
+  }
+};
+
 class TableRules {
  public:
   // Throws std::invalid_argument with one line that names the field.
@@ -35,15 +52,7 @@ class TableRules {
   int64_t sub_table_budget() const { return sub_table_budget_; }  // bytes; 0: none
   int64_t unit_bytes() const { return unit_bytes_; }
 
-  // Not the routing hash: one PS has a range of that, which would fill a part of the buckets only.
-  static uint64_t IndexHash(int64_t key) { return Mix64(static_cast<uint64_t>(key) * 0x9e3779b97f4a7c15ULL); }
-  Place PlaceOf(int64_t key) const {
-    const uint64_t hash = IndexHash(key);
-    // The counters of a Bloom filter's segment are under one latch and taken in one order, so all ids of a segment
-    // are in one sub-table.
-    const uint64_t choice = by_segment_ ? static_cast<uint64_t>(BloomSegmentOf(HashKey(key, spec_.salt))) : hash >> 40;
-    return Place{hash, static_cast<uint32_t>(choice & sub_mask_)};
-  }
+  const Placement& placement() const { return placement_; }
 
   // The class of a row with this frequency.
   int ClassFor(double frequency) const {
@@ -61,8 +70,7 @@ class TableRules {
   AdmissionKind admission_;
   BloomShape bloom_;
   int sub_bits_ = 0;
-  uint64_t sub_mask_ = 0;
-  bool by_segment_ = false;
+  Placement placement_;
   int64_t sub_table_budget_ = 0;
   int64_t unit_bytes_ = 0;
 };

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 SOURCES = sorted((ROOT / "ops/cc/table").glob("*.cc"))
-PROGRAMS = ["against_model", "rules", "threads"]
+PROGRAMS = ["against_model", "look_ups", "rules", "threads"]
 # As the library is compiled: the same arithmetic as the model's.
 FLAGS = ["-std=c++17", "-fno-math-errno", "-ffp-contract=off", "-Wall", "-Wextra", "-pthread", f"-I{ROOT}"]
 
@@ -49,6 +49,10 @@ def test_every_answer_is_the_models(plain: Path) -> None:
     run(plain / "against_model")
 
 
+def test_look_ups_find_every_key_and_no_other(plain: Path) -> None:
+    run(plain / "look_ups")
+
+
 def test_admission_and_eviction_keep_their_rules(plain: Path) -> None:
     run(plain / "rules")
 
@@ -62,5 +66,6 @@ def test_no_thread_loses_an_update_or_sees_half_a_call(plain: Path) -> None:
 def test_sanitizers_find_nothing(sanitizer: str, tmp_path: Path) -> None:
     folder = build(["-O1", "-g", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"], tmp_path)
     run(folder / "against_model", "4")
+    run(folder / "look_ups", "30")
     run(folder / "rules")
     run(folder / "threads", "400")
