@@ -125,7 +125,7 @@ def _in_turn(sides: dict[str, Callable[[], object]], repeats: int) -> dict[str, 
 def _result(
     case: str, about: str, rows: int, costs: dict[str, list[float]], batches: int, equal: bool, copy: str
 ) -> Result:
-    keys = BATCH * batches
+    keys, repeats = BATCH * batches, len(costs["ours"])
     rates = {name: keys / statistics.median(found) for name, found in costs.items()}
     ratio = statistics.median(theirs / ours for ours, theirs in zip(costs["ours"], costs["theirs"]))
     share = statistics.median(copied / ours for ours, copied in zip(costs["ours"], costs["copy"]))
@@ -137,7 +137,7 @@ def _result(
         ratio=ratio,
         answers_equal=equal,
         compared=(
-            f"{about}: {rows:,} rows in the table, batches of {BATCH:,} random keys, {len(costs['ours'])} repeats of {batches} "
+            f"{about}: {rows:,} rows in the table, batches of {BATCH:,} random keys, {repeats} repeats of {batches} "
             f"batches in turn: the native table against TFRA's cuckoo table through its Python ops; "
             f"{share:.2f} of the rate of NumPy's {copy} of random rows of the same bytes "
             f"({rates['copy']:,.0f} rows/CPU-s)"
