@@ -51,7 +51,7 @@ Keys MakeKeys() {
   Keys keys;
   for (const int count : {2, 3, 5, 9, 15, 60}) {
     const uint64_t home = count == 15 ? 0xfff : static_cast<uint64_t>(60 * count);  // the last one's search goes on at the start
-    const std::vector<int64_t> alike = Alike(count * 100000007, home, count);
+    const std::vector<int64_t> alike = Alike(int64_t{count} * 100000007, home, count);
     for (size_t i = 0; i < alike.size(); ++i) {
       (i % 3 == 0 ? keys.there : i % 3 == 1 ? keys.absent : keys.counted).push_back(alike[i]);
     }
