@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.pods.trial import left, needs_pods, running
+from tests.pods.trial import left, needs_pods, outside_tmp, running
 
 GREEDY = "import time; kept = b'x' * (200 << 20); time.sleep(60)"
 CONNECT = """
@@ -86,6 +86,7 @@ def ran(folder: Path, *objects: dict[str, Any], back_off: float = 0.1) -> tuple[
     return code, trial.says
 
 
+@outside_tmp
 def test_pods_find_each_other_by_name_are_not_root_and_cannot_write_to_their_root(tmp_path: Path) -> None:
     script = (
         "set -e; test $(id -u) = 10001; ! touch /file; touch /tmp/file; ! touch /file/in/map;"

@@ -18,6 +18,7 @@ from tests.pods.__main__ import main
 from tests.pods.command_line import arguments
 from tests.pods.manifests import cluster_of, objects_of
 from tests.pods.pods import Pod, environment
+from tests.pods.trial import outside_tmp
 from tests.ps_cluster.kubernetes.jobs import job_with
 
 RENDERED = run_objects(load_job(K8S / "base" / "job.yaml"))
@@ -45,6 +46,7 @@ def test_what_render_prints_is_understood_as_a_whole():
     assert cluster.claims == {"movielens"} and len(cluster.policies) == 2 and len(cluster.budgets) == 1
 
 
+@outside_tmp
 def test_pods_that_stay_and_the_evaluator_are_understood_too():
     job = job_with(
         kubernetes={"ps": {"kind": "StatefulSet", "memory": "1GiB", "cpu": 1}, "worker": {"memory": "1GiB", "cpu": 1}}
@@ -58,6 +60,7 @@ def test_pods_that_stay_and_the_evaluator_are_understood_too():
     assert "--index=1" in arguments(pod, variables)
 
 
+@outside_tmp
 def test_a_pod_of_an_indexed_job_knows_its_index_by_variable_annotation_and_label():
     cluster = objects_of(RENDERED)
     pod = Pod(cluster.workloads[1], 1, 0, "10.77.1.1")
@@ -128,6 +131,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.Captur
     )
 
 
+@outside_tmp
 def test_a_program_that_is_not_here_is_named():
     cluster = objects_of(changed("Job", "spec.template.spec.containers.0.args", ["tensorflow_model_server"]))
     pod = Pod(cluster.workloads[0], 0, 0, "10.77.1.1")

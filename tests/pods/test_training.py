@@ -17,10 +17,10 @@ import pytest
 
 from ps_cluster.errors import RESTART
 from tests.bench import chaos
-from tests.pods.trial import KUBERNETES, Trial, left, needs_pods, rendered, running, small_job
+from tests.pods.trial import KUBERNETES, Trial, left, needs_pods, outside_tmp, rendered, running, small_job
 from tests.ps_cluster import small_cluster
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, outside_tmp]
 PODS = ["clicks-ps-0", "clicks-ps-1", "clicks-worker-0", "clicks-worker-1"]
 EPOCHS, ROWS = 20, 320
 ROWS_A_STEP = 64

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from ps_cluster.train.last_step import LastStep
+from tests.pods import image
 from tests.pods.network import firewall
 from tests.ps_cluster import small_cluster
 from tests.ps_cluster.last_told import last_told
@@ -30,6 +31,13 @@ KUBERNETES: dict[str, Any] = {
     "retries": 3,
     "deadline_minutes": 60,
 }
+
+
+outside_tmp = pytest.mark.skipif(
+    any(folder.startswith("/tmp/") for folder in image.shown_folders()),
+    reason="this environment lies in /tmp, where a volume of the pods would hide it",
+)
+"""For tests whose pods have a volume at /tmp, as rendered ones do."""
 
 
 def needs_pods() -> None:
