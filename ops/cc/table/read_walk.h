@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "ops/cc/table/prefetch.h"
@@ -182,8 +181,8 @@ template <class Copy, class Done>
 // position is put into `left` instead. So is one whose sub-table was being changed.
 //
 // Keys move on in groups: their buckets on the way, their rows on the way, copied. Those that stay open are gathered
-// until they make a group of their own. Copies of the two functions are used, and all but the rest is compiled into the
-// caller, so that what they hold stays in registers: the processor's own work is a good part of a key's time.
+// until they make a group of their own. Copies of the two functions are used, and all but `ReadAgain` is compiled into
+// the caller, so that what they hold stays in registers: the processor's own work is a good part of a key's time.
 template <bool kOneClass, class Copy, class Done>
 [[gnu::always_inline]] inline void ReadUnlatched(TableCore* core, const int64_t* keys, int64_t n, int lines, Copy copy,
                                                  Done done, std::vector<int64_t>* left) {

@@ -351,7 +351,8 @@ void Table::InsertRows(const RowBlock& block) {
   Scratch scratch;
   ChangeAll(impl_.get(), block.keys.data(), n,
             [&](SubTable* sub, int64_t key, uint64_t hash, int64_t position) {
-              sub->InsertRow(key, hash, row_class, block.meta[position], block.rows.data() + position * bytes, &scratch);
+              const char* const row = block.rows.data() + position * bytes;
+              sub->InsertRow(key, hash, row_class, block.meta[position], row, &scratch);
             });
 }
 

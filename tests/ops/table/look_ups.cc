@@ -50,7 +50,8 @@ struct Keys {
 Keys MakeKeys() {
   Keys keys;
   for (const int count : {2, 3, 5, 9, 15, 60}) {
-    const uint64_t home = count == 15 ? 0xfff : static_cast<uint64_t>(60 * count);  // the last one's search goes on at the start
+    // A search that begins in the last bucket goes on in the first.
+    const uint64_t home = count == 15 ? 0xfff : static_cast<uint64_t>(60 * count);
     const std::vector<int64_t> alike = Alike(int64_t{count} * 100000007, home, count);
     for (size_t i = 0; i < alike.size(); ++i) {
       (i % 3 == 0 ? keys.there : i % 3 == 1 ? keys.absent : keys.counted).push_back(alike[i]);
